@@ -1,6 +1,6 @@
 """CEPS paper, Figure 4: the objective against iterations on Example 1, for m = 32, 64, 128 and all methods.
 
-Lines are means over seeds, bands their 95 % confidence intervals, dots the mean iteration at which the paper's stop
+Lines are means over seeds, bands their 95 % confidence intervals, marks the mean iteration at which the paper's stop
 rule ends a run; the curves continue after it. The paper does not state its epsilon, which is 2 here, where all its
 methods converge in Table IV; r = .2. The baselines have the learning rates and readings of
 `experiments.ceps_baselines`. IHT-D-PSGD is not in the paper.
@@ -21,21 +21,13 @@ from experiments.ceps_baselines import MARGIN, PERIOD, follow, setting
 from experiments.ceps_table3 import algorithm_of, network_of, tolerance
 from experiments.ceps_table4 import CEPS, case_of
 from experiments.common import Made, Options, Row, experiment, row
+from jdfl.lab.drawing import looks
 from jdfl.lab.table import half_widths
 from jdfl.problems import Problem
 
 EPSILON, EXCHANGES = 2.0, 16
 ROUNDS = 61  # of CEPS, whose curves are flat by then
-COLOURS = {
-    "CEPS-Perf": "#D55E00",
-    "CEPS-1BCS": "#E69F00",
-    "D-PSGD": "#0072B2",
-    "D-PSGD-DN": "#56B4E9",
-    "D-PSGD-PC": "#000000",
-    "DFedAvgM": "#009E73",
-    "DFedSAM": "#CC79A7",
-    "IHT-D-PSGD": "#8A8A8A",
-}
+LOOKS = looks(("CEPS-Perf", "CEPS-1BCS", "D-PSGD", "D-PSGD-DN", "D-PSGD-PC", "DFedAvgM", "DFedSAM", "IHT-D-PSGD"))
 AFTER = (31, 61, 121)
 
 
@@ -102,13 +94,13 @@ def draw(found: Mapping[tuple[int, str], Curve], sizes: Sequence[int]) -> Figure
     fig = Figure(figsize=(4.4 * len(sizes), 4.6), layout="constrained")
     panels = fig.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
     for axis, m in zip(panels, sizes):
-        for method, colour in COLOURS.items():
+        for method, look in LOOKS.items():
             one = found[m, method]
             mean, half = one.objective.mean(axis=0), half_widths(one.objective.T)
-            axis.plot(one.iteration, mean, color=colour, label=method, linestyle="--" if "1BCS" in method else "-")
-            axis.fill_between(one.iteration, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
+            axis.plot(one.iteration, mean, label=method, **look | {"marker": None})
+            axis.fill_between(one.iteration, mean - half, mean + half, color=look["color"], alpha=0.2, linewidth=0)
             stop = float(np.mean(one.stop))
-            axis.plot(stop, np.interp(stop, one.iteration, mean), "o", color=colour)
+            axis.plot(stop, np.interp(stop, one.iteration, mean), **look)
         axis.set(yscale="log", title=f"m = {m}", xlabel="iteration")
         axis.grid(alpha=0.3, which="both")
     panels[0].set_ylabel("objective")
@@ -125,6 +117,6 @@ def main(chosen: Options) -> Made:
     found: dict[tuple[int, str], Curve] = {}
     for m in sizes:
         problems = [jdfl.problems.example1(m=m, seed=seed) for seed in range(chosen.seeds)]
-        found |= {(m, method): curve(method, problems, EXCHANGES) for method in COLOURS}
+        found |= {(m, method): curve(method, problems, EXCHANGES) for method in LOOKS}
     rows = [one for (m, method), some in found.items() for one in lines(m, method, some)]
     return Made({"CEPS and its baselines, Figure 4 (Example 1, r = 0.2, eps = 2)": rows}, draw(found, sizes))

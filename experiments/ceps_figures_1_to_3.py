@@ -1,6 +1,6 @@
 """CEPS paper, Figures 1 to 3: the objective against rounds for the four variants, over m, epsilon and r.
 
-Lines are means over seeds, bands their 95 % confidence intervals, dots the mean round at which the paper's stop rule
+Lines are means over seeds, bands their 95 % confidence intervals, marks the mean round at which the paper's stop rule
 ends a run. Unlike the paper's, the curves continue after it. The paper gives no numbers with its figures except those
 of Table III, which are shown too. Objectives are compared at the stop, where the paper's curves end; "closely coincide"
 and "negligible" are taken as 5 % of them.
@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, Case, algorithm_of, network_of, tolerance
 from experiments.common import Made, Options, Row, experiment, row
+from jdfl.lab.drawing import looks
 from jdfl.lab.table import half_widths
 
 ROUNDS = 40
@@ -25,7 +26,7 @@ FIGURES = {  # cases of Table III, by what changes
     "Fig. 2: epsilon": (CASES[3], CASES[0], CASES[4]),
     "Fig. 3: r": (CASES[0], CASES[5], CASES[6]),
 }
-COLOURS = {"DP-Perf": "#D55E00", "NoDP-Perf": "#CC79A7", "DP-1BCS": "#0072B2", "NoDP-1BCS": "#009E73"}
+LOOKS = looks(VARIANTS)
 
 
 def curves(case: Case, variant: str, seeds: int) -> tuple[np.ndarray, list[int]]:
@@ -91,12 +92,13 @@ def draw(figures: dict[str, tuple[Case, ...]], found: dict[tuple[str, str], np.n
     panels = fig.subplots(len(figures), 3, sharex=True, sharey=True, squeeze=False)
     for line, (title, cases) in zip(panels, figures.items()):
         for axis, case in zip(line, cases):
-            for variant, colour in COLOURS.items():
+            for variant, look in LOOKS.items():
                 *objective, stop = found[str(case), variant]
                 mean, half = np.mean(objective, axis=0), half_widths(np.asarray(objective).T)
-                axis.plot(mean, color=colour, label=variant, linestyle="--" if "1BCS" in variant else "-")
-                axis.fill_between(np.arange(ROUNDS + 1), mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
-                axis.plot(stop[0], mean[round(stop[0])], "o", color=colour)
+                axis.plot(mean, label=variant, **look | {"marker": None})
+                own = {"color": look["color"], "alpha": 0.2, "linewidth": 0}
+                axis.fill_between(np.arange(ROUNDS + 1), mean - half, mean + half, **own)
+                axis.plot(stop[0], mean[round(stop[0])], **look)
             axis.set_yscale("log")
             axis.set_title(f"{title}   ({case})", fontsize=10)
             axis.grid(alpha=0.3, which="both")

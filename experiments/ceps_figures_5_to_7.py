@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 import jdfl
 from experiments.ceps_baselines import LIMIT, METHODS, PERIOD, follow, setting
 from experiments.ceps_example2 import has, network
-from experiments.ceps_figure4 import COLOURS
+from experiments.ceps_figure4 import LOOKS
 from experiments.common import Made, Options, Row, experiment, row
 from jdfl.algorithms.ceps_paper import paper_volume
 from jdfl.problems import Problem
@@ -126,10 +126,10 @@ def collect(columns: Sequence[Column], sizes: Sequence[int], seeds: int) -> list
     rows: list[Row] = []
     for column in columns:
         for m in sizes:
-            found: dict[str, list[dict[str, float]]] = {method: [] for method in COLOURS}
+            found: dict[str, list[dict[str, float]]] = {method: [] for method in LOOKS}
             for seed in range(seeds):
                 problem = column.problem(m, seed)
-                for method in COLOURS:
+                for method in LOOKS:
                     one = measure(column, method, problem, seed)
                     found[method].append(one | {"reference": column.reference(problem)})
             for method, values in found.items():
@@ -145,14 +145,13 @@ def draw(rows: Sequence[Row], columns: Sequence[str], sizes: Sequence[int]) -> F
     panels = fig.subplots(len(QUANTITIES), len(columns), sharex=True, squeeze=False)
     for quantity, line in zip(QUANTITIES, panels):
         for name, axis in zip(columns, line):
-            for method, colour in COLOURS.items():
+            for method, look in LOOKS.items():
                 some = [cell[f"{name} m={m} {method}", quantity] for m in sizes]
                 agreed = [cell[f"{name} m={m} {method}", "agreed"].mean for m in sizes]
                 means, deviations = [one.mean for one in some], [one.half for one in some]
-                style = "--" if "1BCS" in method else "-"
-                axis.errorbar(sizes, means, deviations, color=colour, label=method, linestyle=style)
+                axis.errorbar(sizes, means, deviations, label=method, **look | {"marker": None})
                 for m, mean, share in zip(sizes, means, agreed):
-                    axis.plot(m, mean, "o", color=colour, markerfacecolor=colour if share == 1 else "white")
+                    axis.plot(m, mean, **look | {"markerfacecolor": look["color"] if share == 1 else "white"})
             axis.set(xscale="log", yscale="log", title=name if quantity == QUANTITIES[0] else "")
             axis.set_xticks(sizes, [str(m) for m in sizes])
             axis.set_xlim(sizes[0] / 1.3, sizes[-1] * 1.3)  # also for a single size

@@ -289,11 +289,14 @@ def executable() -> str:
     return str(beside.relative_to(Path.cwd())) if inside else "jdfl"
 
 
-def chart(found: Found, metrics: Sequence[str], alt: str) -> Chart:
-    """All runs with bands, against an amount that the reader selects."""
+def curves(found: Found, metrics: Sequence[str]) -> list[Chart | Fold]:
+    """All runs with bands, by the first metric, and by the others folded."""
     table = found.curves()
-    amounts = [one for one in _AMOUNTS if one in table]
-    return charts.curves((((x, y), band(table, x, y)) for y in metrics for x in amounts), _TITLES, alt)
+    amounts = [one for one in _AMOUNTS if one in table][:2]
+    drawn = [
+        charts.curves([((x, y), band(table, x, y)) for x in amounts], _TITLES, y, [*found.runs], BAND) for y in metrics
+    ]
+    return [drawn[0], *(Fold(y.replace("_", " "), [one]) for y, one in zip(metrics[1:], drawn[1:]))]
 
 
 def nodes_of(found: Found, variant: str) -> Chart:
@@ -339,23 +342,14 @@ def write_page(
             Section("What was found", [*said, page.Table(HEADS, cells1(example)), caption1(example), NOTE]),
             Section(
                 "The distance to the optimum",
-                [
-                    "The lines are means over seeds. Choose the metric, and the cost that it is drawn against.",
-                    chart(
-                        example, (DISTANCE, "objective_local", "support_recovery"), "Example 1: distance to the optimum"
-                    ),
-                ],
+                curves(example, (DISTANCE, "objective_local", "support_recovery")),
             ),
             Section(
                 "Real data",
                 [
                     f"CEPS without noise on breast_cancer, {NODES} nodes, {ROUNDS} rounds.",
                     page.Table(HEADS2, cells2(real)),
-                    chart(
-                        real,
-                        (DISTANCE, "balanced_accuracy", "consensus_error"),
-                        "breast_cancer: distance to the optimum",
-                    ),
+                    *curves(real, (DISTANCE, "balanced_accuracy", "consensus_error")),
                 ],
             ),
             Section(

@@ -88,3 +88,9 @@ fig
 
 # %%
 comparison.differences()
+
+# %% [markdown]
+# `comparison.at` has the means at equal cost, and `comparison.table()` says how every method was tuned.
+
+# %%
+comparison.at("round")

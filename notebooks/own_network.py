@@ -22,14 +22,14 @@ import numpy as np
 import jdfl
 
 kite = jdfl.network.from_networkx(nx.krackhardt_kite_graph())
-print(jdfl.network.summary(kite))
+jdfl.network.summary(kite)
 
 # %%
 W = np.full((6, 6), 0.0)
 for i in range(6):
     W[i, [i - 1, i, (i + 1) % 6]] = 0.3, 0.4, 0.3
 network = jdfl.network.from_matrix(W)
-print(jdfl.network.summary(network))
+jdfl.network.summary(network)
 
 # %% [markdown]
 # W is kept as it is. A matrix with which the nodes cannot agree is refused.

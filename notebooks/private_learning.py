@@ -35,10 +35,12 @@ print(f"{float(fitted.gradients.mechanism.multiplier):.3g} sensitivities")
 # %%
 result = jdfl.run(fitted, problem, network, steps=40, metrics=["objective"])
 report = jdfl.account(result, delta=1e-5)
-print(report.statement())
 assert report.epsilon <= 4.0
+report
 
 # %% [markdown]
+# `report.statement()` has every line in full.
+#
 # The price: the same run without noise and clip, and with a sixteenth of the budget.
 
 # %%

@@ -192,8 +192,10 @@ def test_a_notebook_has_one_output_that_is_updated(clock, monkeypatch):
 
     monkeypatch.setattr(module, "_notebook", lambda: display)
     shown_by(Progress(), clock, [at(5), at(10)])
-    assert [one["text/plain"].split()[0] for one in first + later] == ["compiling", "rounds", "rounds"]
-    assert "value=10 max=10" in later[-1]["text/html"]
+    assert [one["text/plain"].split()[0] for one in first + later] == ["compiling", "rounds", "rounds", "rounds"]
+    assert "value=10 max=10" in later[-2]["text/html"]
+    assert "ended after 0:02" in later[-1]["text/html"]
+    assert "<progress" not in later[-1]["text/html"]  # the bar ends when the cell does
     with announced() as announce:
         announce("D-PSGD <b>", "tuning 3/5, compiling")
     assert "&lt;b&gt;: tuning 3/5, compiling" in first[1]["text/html"]

@@ -21,7 +21,7 @@ from jdfl.engine.data_ledger import DataLedger, Intent
 from jdfl.engine.invariants import least, shared_by
 from jdfl.engine.metrics import Metric, default_metrics, referenced, resolve
 from jdfl.engine.provenance import checksums, computed, provenance, settings_of
-from jdfl.engine.result import Result, Tally, as_chunk, assemble
+from jdfl.engine.result import Result, Results, Tally, as_chunk, assemble
 from jdfl.engine.spending import guarantee_of, planned_by_all, watched
 from jdfl.engine.start import Options, Plan, check_counters, check_run, check_settings, made_of
 from jdfl.engine.stepping import with_field
@@ -118,17 +118,8 @@ def sweep(
             f"Expected a list of seeds, got keys = {checks.text(keys)}. For one seed give [{checks.text(keys)}]."
         )
     trials = [Trial(key, problem, network) for key in keys]
-    return across(
-        algorithm,
-        trials,
-        over=over,
-        steps=steps,
-        every=every,
-        stop=stop,
-        metrics=metrics,
-        batch=batch,
-        ledger=ledger,
-    )
+    options: Any = {"every": every, "stop": stop, "metrics": metrics, "batch": batch, "ledger": ledger}
+    return Results(across(algorithm, trials, over=over, steps=steps, **options))
 
 
 def across(

@@ -152,8 +152,10 @@ class _Terminal:
 class _Lines:
     """Lines of plain text, the next one after so many seconds, or when something else begins or all is done."""
 
-    def __init__(self, seconds: float, write: Callable[[str, int, int | None], object]) -> None:
-        self._seconds, self._write = seconds, write
+    def __init__(
+        self, seconds: float, write: Callable[[str, int, int | None], object], end: Callable[[], object] | None = None
+    ) -> None:
+        self._seconds, self._write, self._end = seconds, write, end
         self._text, self._last = "", -np.inf
         self._pending: tuple[str, int, int | None] | None = None
 
@@ -162,9 +164,14 @@ class _Lines:
         self._pending = _line(text, done, total, note), done, total
         if text != self._text or done == total or now - self._last >= self._seconds:
             self._text, self._last = text, now
-            self.close()
+            self._flush()
 
     def close(self) -> None:
+        self._flush()
+        if self._end is not None:
+            self._end()
+
+    def _flush(self) -> None:
         if self._pending is not None:
             self._write(*self._pending)
             self._pending = None
@@ -173,7 +180,7 @@ class _Lines:
 def _screen(stream: TextIO | None, lines: float | None) -> _Terminal | _Lines | None:
     """The place that fits where the program runs; None: nothing is shown."""
     if stream is None and (display := _notebook()) is not None:
-        return _Lines(_OFTEN, _in_cell(display))
+        return _Lines(_OFTEN, *_in_cell(display))
     console = Console(file=stream or sys.stderr, force_jupyter=False)
     if console.is_terminal:
         return _Terminal(console)
@@ -182,21 +189,29 @@ def _screen(stream: TextIO | None, lines: float | None) -> _Terminal | _Lines | 
     return _Lines(float(lines), lambda line, *_: print(line, file=stream or sys.stderr, flush=True))
 
 
-def _in_cell(display: Callable[..., Any]) -> Callable[[str, int, int | None], None]:
-    """A writer of lines into an output of the cell, which is updated, without widgets."""
+def _in_cell(display: Callable[..., Any]) -> tuple[Callable[[str, int, int | None], None], Callable[[], None]]:
+    """What writes lines into an output of the cell, without widgets, and what puts the time in place of its bar."""
     handle: Any = None
+    begun, last = time.monotonic(), ""
 
-    def write(line: str, done: int, total: int | None) -> None:
+    def show(line: str, bar: str) -> None:
         nonlocal handle
-        share = "" if total is None else f" value={done} max={total}"
-        page = f"<div><progress{share} style='vertical-align:middle'></progress> {escape(line)}</div>"
-        shown = {"text/plain": line, "text/html": page}
+        shown = {"text/plain": line, "text/html": f"<div>{bar}{escape(line)}</div>"}
         if handle is None:
             handle = display(shown, raw=True, display_id=True)
         else:
             handle.update(shown, raw=True)
 
-    return write
+    def write(line: str, done: int, total: int | None) -> None:
+        nonlocal last
+        share, last = ("", "") if total is None else (f" value={done} max={total}", f"{line}, ")
+        show(line, f"<progress{share} style='vertical-align:middle'></progress> ")
+
+    def end() -> None:
+        if handle is not None:
+            show(f"{last}ended after {_clock(time.monotonic() - begun)}", "")
+
+    return write, end
 
 
 def _notebook() -> Callable[..., Any] | None:

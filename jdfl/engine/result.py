@@ -8,7 +8,6 @@ import hashlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -21,6 +20,7 @@ from scipy.special import ndtri
 from jdfl.arrays.ops import from_limbs
 from jdfl.base import hooks
 from jdfl.base.arguments import checked
+from jdfl.base.display import Described, Tabled
 from jdfl.base.keys import key_data
 from jdfl.base.names import Names
 from jdfl.base.run_keys import RunKey, Source, key_of_words
@@ -86,7 +86,7 @@ class Totals:
 
 
 @dataclass(frozen=True, repr=False)
-class Result:
+class Result(Described):
     """A finished run.
 
     `jdfl.run` returns one; `sweep` and `repeat` return a list. `ending` says whether all rounds were done, a stop rule
@@ -250,14 +250,34 @@ class Result:
     def _shown(self) -> list[tuple[str, str]]:
         return hooks.find("describe")(self)
 
-    def __repr__(self) -> str:
-        width = max(len(name) for name, _ in self._shown)
-        return "\n".join(f"{name:<{width}}  {text}" for name, text in self._shown)
+    def _described(self) -> tuple[str, list[tuple[str, str]]]:
+        return "", self._shown
 
-    def _repr_html_(self) -> str:
-        rows = ((escape(name), escape(text)) for name, text in self._shown)
-        cells = (f"<tr><th style='text-align:left'>{name}</th><td>{text}</td></tr>" for name, text in rows)
-        return f"<table>{''.join(cells)}</table>"
+
+class Results(list[Result], Tabled):
+    """Runs in a list, which is shown as a table of them: labels, how they ended, and the first metric."""
+
+    def __repr__(self) -> str:
+        return Tabled.__repr__(self) if self else "[]"
+
+    def _tabled(self) -> tuple[str, list[list[str]], list[str]]:
+        names, recorded = dict.fromkeys(name for one in self for name in one.labels), self[0].final
+        shown = [name for name in ("objective", "accuracy", "consensus_error") if name in recorded]
+        head = [*names, "rounds", "ended by", *(name.replace("_", " ") for name in shown), "bytes"]
+        rows = [
+            [
+                *(
+                    f"{value:.6g}" if isinstance(value := one.labels.get(name, ""), float) else str(value)
+                    for name in names
+                ),
+                f"{one.rounds:,}",
+                one.ending,
+                *(f"{one.final[name]:.4g}" for name in shown),
+                f"{one.totals.bytes:,.0f}",
+            ]
+            for one in self
+        ]
+        return f"{len(self)} runs of {self[0].problem_name} over {self[0].network_name}", [head, *rows], []
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
+from jdfl.base.display import Tabled, Text
 from jdfl.engine import provenance
 from jdfl.engine.data_ledger import Standing
 from jdfl.engine.result import Result
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Tabled):
     """What `jdfl.compare` gives back: the comparison at its budget of `by`, and those at other budgets in `views`.
 
     Each has its own values and reported runs; `at`, `table` and `plot` take the one that was tuned at what they
@@ -83,6 +84,7 @@ class Comparison:
                 smallest share of the budget that a run used which ended before it, NaN where all used it. Then come the
                 mean amounts that the records used have spent. For each metric follow, over these seeds, its mean NAME,
                 sample standard deviation NAME_sd and half-width NAME_ci of the 95 % confidence interval of the mean.
+                Of the columns, Python and notebooks show those that differ; `to_string` has all.
 
         Raises:
             ValueError: For an unknown `x` or metric, and for a budget that is not >= 0.
@@ -103,7 +105,7 @@ class Comparison:
             if how.short is not None and budget == own:
                 found.loc[label, ["needs", "after"]] = how.short.amount, how.short.rounds
         found.insert(0, "budget", budget)
-        return found.rename_axis("label")
+        return words.Costs(found.rename_axis("label"))
 
     @cached_property
     def limits(self) -> pd.DataFrame:
@@ -246,7 +248,7 @@ class Comparison:
             ValueError: For an unknown format, amount or metric.
         """
         checks.one_of(("text", "markdown", "latex"), format=format)
-        return table.write(self.grid(by=by, value=value, metrics=metrics), format)
+        return Text(table.write(self.grid(by=by, value=value, metrics=metrics), format))
 
     @checked
     def grid(self, *, by: str | None = None, value: float | None = None, metrics: Sequence[str] | None = None) -> Grid:
@@ -384,11 +386,8 @@ class Comparison:
 
         return write_page(self, path)
 
-    def __repr__(self) -> str:
+    def _tabled(self) -> tuple[str, list[list[str]], list[str]]:
         return words.of_comparison(self)
-
-    def _repr_html_(self) -> str:
-        return words.of_comparison(self, as_html=True)
 
 
 stored.KINDS.update({one.__name__: one for one in (Comparison, Short, Tuned)})

@@ -1,19 +1,19 @@
 """What tables, figures and pages of a comparison say in words, and what Python shows of it and of results."""
 
 from collections.abc import Iterator
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from jdfl.algorithms.algorithm import sends_dense
+from jdfl.base.display import Tabled, line
 from jdfl.engine.accountant import account
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import BAD, Result
 from jdfl.lab.curves import AXES, Short
 from jdfl.lab.entries import grid_text
-from jdfl.lab.table import PM, USED, Cell, Grid, better, column, half_width, leaders, number, padded, rounded
+from jdfl.lab.table import NONE, PM, USED, Cell, Grid, better, column, half_width, leaders, number, rounded
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy.report import upper, whom
 from jdfl.results.summary import bytes_text, described
@@ -256,7 +256,6 @@ def _privacy(of: "Comparison") -> Iterator[str]:
     yield f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{public}"
 
 
-LINES = 12  # that Python shows at most
 _METRICS = 6  # of a run, at most
 
 
@@ -281,28 +280,42 @@ def of_result(result: Result) -> list[tuple[str, str]]:
         ("provenance", result.provenance.hash),
     ]
     lines += [("minimises", result.minimises)] if result.minimises else []
-    lines += [("warning", warning) for warning in result.warnings[: LINES - len(lines) - 1]]
+    lines += [("warning", warning) for warning in result.warnings]
     if result.labels:
         lines.insert(2, ("labels", ", ".join(f"{name} = {value}" for name, value in result.labels.items())))
-    return [(name, _line(text)) for name, text in lines]
+    return lines
 
 
-def of_comparison(of: "Comparison", as_html: bool = False) -> str:
-    """The table of a comparison with its setting, in at most twelve lines; rows that do not fit are counted."""
-    found, most = of.grid(), LINES - 4
-    marks = {"best": " *", "tie": " ~", "": ""}
-    rows = [[_line(cell.text, 40) + marks[cell.mark] for cell in row] for row in found.rows]
-    foot = [f"and {len(rows) - most} more methods"] if len(rows) > most else []
+def of_comparison(of: "Comparison") -> tuple[str, list[list[str]], list[str]]:
+    """The title, the table and what follows it, as Python shows a comparison."""
+    found, marks = of.grid(), {"best": " *", "tie": " ~", "": ""}
+    count = len(found.headers) - len(of.shown or (of.measure,))  # of the columns before those of metrics
+    order = [0, *range(count, len(found.headers)), *range(1, count)]
+    rows = [[line(row[i].text, 36) + marks[row[i].mark] for i in order] for row in found.rows]
     runs = max(map(len, of.results.values()), default=0)
-    foot.append(_line(f"{runs} runs each; .table(), .plot(), .save(folder), .report(path)"))
-    title, rows = _line(f"Comparison on {of.setting}"), rows[:most]
-    if as_html:
-        table = pd.DataFrame(rows, columns=list(found.headers)).to_html(index=False, border=0)
-        return "".join([f"<div>{escape(title)}</div>", table, *(f"<div>{escape(one)}</div>" for one in foot)])
-    return "\n".join([title, *padded([found.headers, *rows]), *foot])
+    foot = [conclusion(of, of.by), f"{runs} runs each; .table(), .plot(), .save(folder), .report(path)"]
+    return f"Comparison on {of.setting}", [[found.headers[i] for i in order], *rows], foot
 
 
-def _line(text: str, most: int = 110) -> str:
-    """Text in one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 4]} ..."
+class Costs(Tabled, pd.DataFrame):
+    """The table of `Comparison.at`, of which Python shows means with intervals and the columns that differ."""
+
+    @property
+    def _constructor(self) -> Any:
+        return pd.DataFrame  # what is made from it is an ordinary table
+
+    def _tabled(self) -> tuple[str, list[list[str]], list[str]]:
+        metrics = [str(name) for name in self.columns if f"{name}_ci" in self]
+        spread = {f"{name}_{end}" for name in metrics for end in ("sd", "ci")}
+        columns, alike = {"algorithm": list(map(str, self.index))}, list[str]()
+        for name in metrics:
+            pairs = zip(self[name].to_numpy(float), self[f"{name}_ci"].to_numpy(float))
+            columns[f"{name.replace('_', ' ')} {PM}"] = [rounded(*pair, "deterministic") for pair in pairs]
+        for name in [str(name) for name in self.columns if name not in {*metrics, *spread}]:
+            cells = [str(value) if isinstance(value, str) else number(float(value)) for value in self[name]]
+            if len(set(cells)) > 1:
+                columns[name] = cells
+            elif cells and cells[0] != NONE:
+                alike.append(f"{name} {cells[0]}")
+        rows = [[*columns], *map(list, zip(*columns.values()))]
+        return "", rows, [f"in all rows: {', '.join(alike)}"] if alike else []

@@ -6,7 +6,6 @@ Buckets (`format="buckets"`) save `mix` the time spent on padding, but no memory
 Axes: m nodes, d slots (the largest in-degree, padded), n parameters.
 """
 
-import html
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias, cast
@@ -19,6 +18,7 @@ from jax.core import Tracer
 
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
+from jdfl.base.display import Described
 from jdfl.base.names import Names, NodeNames, names_of
 from jdfl.base.names import shown as displayed
 from jdfl.base.settings import Bound
@@ -30,7 +30,6 @@ from jdfl.network.sums import Buckets, Halo, bucket_sum, gather_sum
 Format = Literal["padded", "dense", "buckets"]
 Share: TypeAlias = Annotated[float, Bound("(0, 1]")]  # a nonzero probability, or a nonempty share
 _NAME = 80  # characters of a name that are displayed
-_LINES = 12
 _UNSAID = ("m", "name", "names", "format", "run")  # fields that are displayed elsewhere, or not at all
 _PARTS = ("graph", "graphs", "base")  # fields of networks that may have names
 _SAMPLE_BLOCK = 32  # nodes that draw at a time
@@ -145,7 +144,7 @@ class Network(Protocol):
         ...
 
 
-class Shown:
+class Shown(Described):
     """The base class of networks, which may have names of nodes, and whose repr has at most 12 lines."""
 
     @property
@@ -174,26 +173,18 @@ class Shown:
                 return replace(cast(Any, self), **{part: new})
         return replace(cast(Any, self), names=own)
 
-    def __repr__(self) -> str:
-        return "\n  ".join(_lines(self))
-
-    def _repr_html_(self) -> str:
-        """The same lines, for notebooks."""
-        return f"<pre>{html.escape(repr(self))}</pre>"
+    def _described(self) -> tuple[str, list[tuple[str, str]]]:
+        """A heading, and lines for which nothing expensive is computed; inside of JAX the heading alone."""
+        name = getattr(self, "name", "")[:_NAME]
+        head = f"{type(self).__name__} network" + (f" {name!r}" if name else "")
+        try:
+            return head, list(_about(self))
+        except Exception:
+            return head, []
 
 
 def _has_rows(part: Any) -> bool:
     return hasattr(part, "senders")
-
-
-def _lines(network: Any) -> list[str]:
-    """A heading, and lines about a network for which nothing expensive is computed; inside of JAX the heading alone."""
-    name = getattr(network, "name", "")[:_NAME]
-    head = f"{type(network).__name__} network" + (f" {name!r}" if name else "")
-    try:
-        return [head, *(f"{name:<10} {text}" for name, text in _about(network))][:_LINES]
-    except Exception:
-        return [head]
 
 
 def _about(network: Any) -> Iterator[tuple[str, str]]:

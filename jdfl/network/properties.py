@@ -23,6 +23,7 @@ import scipy.sparse.linalg as spla
 from jax import Array, lax
 
 from jdfl.base.arguments import checked
+from jdfl.base.display import Described
 from jdfl.network.combining import PartialCommunication, Synchronised
 from jdfl.network.faults import BurstyLoss, LinkLoss, NodeParticipation, Outages
 from jdfl.network.graph import Format, Graph, Network, Static, round_of
@@ -96,9 +97,9 @@ _PROPERTIES: tuple[tuple[Callable[[Arcs, Any], bool], str], ...] = (  # tests of
 )
 
 
-@dataclass(frozen=True)
-class Summary:
-    """The result of `summary`; `str` formats it in a few lines."""
+@dataclass(frozen=True, repr=False)
+class Summary(Described):
+    """The result of `summary`, which is shown in a few lines."""
 
     name: str
     nodes: int  # m
@@ -118,7 +119,7 @@ class Summary:
     format: Format
     mix_slots: int  # slots that one `mix` in this format reads
 
-    def __str__(self) -> str:
+    def _described(self) -> tuple[str, list[tuple[str, str]]]:
         if self.diameter is None:
             diameter = f"not computed above {DIAMETER_UP_TO} nodes" if self.connected else "infinite"
         else:
@@ -129,16 +130,16 @@ class Summary:
         stochastic = stochastic if self.symmetric else f"{stochastic}, not symmetric"
         rule = "" if self.rule is None else f"{self.rule}, "
         links = "directed arcs" if self.directed else "links"
-        slots = f"\n{'':13}mixing reads {self.mix_slots:,} slots" if self.format == "buckets" else ""
-        return (
-            f"{self.name}\n"
-            f"  nodes      {self.nodes:,}\n"
-            f"  edges      {self.edges:,} {links} (density {self.density:.3g})\n"
-            f"  degree     min {self.degree_min}, mean {self.degree_mean:.4g}, max {self.degree_max}\n"
-            f"  connected  {'yes' if self.connected else 'NO'}, diameter {diameter}\n"
-            f"  weights    {rule}{stochastic}, spectral gap {gap}\n"
-            f"  format     {self.format}, {self.padding_ratio:.1%} of the table is padding{slots}"
-        )
+        slots = [("", f"mixing reads {self.mix_slots:,} slots")] if self.format == "buckets" else []
+        return self.name, [
+            ("nodes", f"{self.nodes:,}"),
+            ("edges", f"{self.edges:,} {links} (density {self.density:.3g})"),
+            ("degree", f"min {self.degree_min}, mean {self.degree_mean:.4g}, max {self.degree_max}"),
+            ("connected", f"{'yes' if self.connected else 'NO'}, diameter {diameter}"),
+            ("weights", f"{rule}{stochastic}, spectral gap {gap}"),
+            ("format", f"{self.format}, {self.padding_ratio:.1%} of the table is padding"),
+            *slots,
+        ]
 
 
 @checked

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from jdfl.base import checks
+from jdfl.base.display import LINES, Described
 from jdfl.privacy.accounting import epsilon, epsilon_pure, epsilon_rdp, epsilons, noise_multiplier, scheduled
 from jdfl.privacy.analytic import check_delta
 from jdfl.privacy.guarantee import DERIVED, NO_NOISE, Guarantee
@@ -41,8 +42,8 @@ ASSUMPTIONS = (
 )
 
 
-@dataclass(frozen=True)
-class PrivacyReport:
+@dataclass(frozen=True, repr=False)
+class PrivacyReport(Described):
     """Epsilon at delta, what is protected against which observer, and by what.
 
     Under accounting = "sound" it is a guarantee under `assumptions`. Under "paper", `sound` is False, `reason` says
@@ -80,6 +81,11 @@ class PrivacyReport:
     local: str = ""  # why the final parameters are not covered; empty: they are
     method: str = "PLD"  # the bound that gives `epsilon`
     key: str = ""  # where the private key of the run comes from, in words; empty: it is not known
+
+    def _described(self) -> tuple[str, list[tuple[str, str]]]:
+        parts = (line.removeprefix("- ").partition(": ") for line in self.statement().splitlines())
+        rows = [(name, text) if text and len(name) < 25 else ("", f"{name}{sep}{text}") for name, sep, text in parts]
+        return "", [*rows[: LINES - 1], rows[-1]] if len(rows) > LINES else rows
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite become None.

@@ -6,7 +6,6 @@ Nothing here takes part in a computation.
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import jax
@@ -33,25 +32,6 @@ class About(Alike):
         return f"About({self.task or self.partition})"
 
 
-def text(problem: Any) -> str:
-    """Name, sizes, classes, test examples and data partition of a problem, on at most twelve lines."""
-    rows = list(_rows(problem))
-    width = max(len(title) for title, _ in rows)
-    lines = [f"  {title:<{width}}  {words}" for title, words in rows]
-    return "\n".join([f"{type(problem).__name__} {problem.name!r}", *lines])
-
-
-def table(problem: Any) -> str:
-    """The same as a table in HTML."""
-    cell = '<{0} style="text-align:left">{1}</{0}>'
-    rows = "".join(
-        f"<tr>{cell.format('th', escape(title))}{cell.format('td', escape(words))}</tr>"
-        for title, words in _rows(problem)
-    )
-    title = f"{type(problem).__name__}: {problem.name}"
-    return f"<table><caption>{escape(title)}</caption><tbody>{rows}</tbody></table>"
-
-
 def named(names: Names) -> str:
     """Some names in one line, the first of them where there are many."""
     line = ""
@@ -63,7 +43,7 @@ def named(names: Names) -> str:
     return line
 
 
-def _rows(problem: Any) -> Iterator[tuple[str, str]]:
+def rows(problem: Any) -> Iterator[tuple[str, str]]:
     """Title and text of every line; what a problem lacks, as inside of a trace, has no line."""
     about: About = problem.about
     if about.task:

@@ -4,7 +4,7 @@ Axes: m nodes, q examples per node (padded with weight 0), n parameters, N test 
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self, cast
@@ -18,6 +18,7 @@ from jax.core import Tracer
 from jdfl.base import checks, marking, struct
 from jdfl.base.arguments import checked
 from jdfl.base.backend import backend
+from jdfl.base.display import Described
 from jdfl.base.names import Names, names_of
 from jdfl.devices.processes import held, portion
 from jdfl.problems import about
@@ -56,7 +57,7 @@ class Optimum:
 
 
 @struct.dataclass
-class Problem:
+class Problem(Described):
     """f_i(w) = sum_t weight[i,t] loss(w, data[i,t]) / sum_t weight[i,t] + regulariser(w).
 
     A subclass gives `n` and `loss` of one example, and may give `regulariser` and `scores`. The first `shared`
@@ -115,13 +116,8 @@ class Problem:
         own = None if names is None else names_of("names", names, self.m)
         return replace(self, about=replace(self.about, nodes=own))
 
-    def __repr__(self) -> str:
-        """Name, sizes, classes, test examples and data partition, on at most twelve lines."""
-        return about.text(self)
-
-    def _repr_html_(self) -> str:
-        """The same as a table, for notebooks."""
-        return about.table(self)
+    def _described(self) -> tuple[str, Iterator[tuple[str, str]]]:
+        return f"{type(self).__name__} {self.name!r}", about.rows(self)
 
     @property
     def dtype(self) -> Any:

@@ -55,6 +55,8 @@ def test_tables_tell_what_was_spent_and_who_stands_beside(undrawn, tmp_path):
         found = compare({"D-PSGD": PLAIN, "exact": jdfl.DPSGD(lr=0.05)}, epsilon=4.0)
     assert list(found.privacy) == ["D-PSGD"]
     assert 3.99 < found.privacy["D-PSGD"].epsilon <= 4.0
+    assert "(4, 1e-05)-differential privacy for one record" in repr(found.privacy["D-PSGD"]).splitlines()[0]
+    assert len(repr(found.privacy["D-PSGD"]).splitlines()) <= 12
     assert [row[3].text for row in found.grid().rows] == ["4", "none"]
     assert [row[4].mark for row in found.grid().rows] == ["best", ""]
     above = replace(found, privacy={"D-PSGD": replace(found.privacy["D-PSGD"], epsilon=4.00001)})

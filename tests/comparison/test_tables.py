@@ -10,6 +10,7 @@ import pytest
 
 import jdfl
 from jdfl.engine.provenance import provenance
+from jdfl.engine.result import Results
 from jdfl.lab import folder, table
 from jdfl.lab.table import Cell, Grid
 from jdfl.lab.tuning import Tuned
@@ -153,7 +154,8 @@ def test_figures_have_a_panel_per_amount_and_marks_that_can_be_left_out(three):
     assert [axis.get_xlabel().split("\n")[0] for axis in axes] == ["rounds", "bytes sent by all nodes"]
     (legend,) = fig.legends
     texts = [text.get_text() for text in legend.get_texts()]
-    assert texts[0] == f"{LABELS[0]}\n(not tuned)"
+    assert texts[0] == LABELS[0]
+    assert axes[0].get_xlabel().split("\n")[1] == f"{LABELS[0]}: not tuned"
     assert len(texts) == 4  # and what the band is
     fig, _ = three.plot("bytes", marks=False)
     assert [text.get_text() for text in fig.legends[0].get_texts()][:3] == list(LABELS)
@@ -164,10 +166,29 @@ def test_figures_have_a_panel_per_amount_and_marks_that_can_be_left_out(three):
 
 
 def test_what_python_shows_is_short(three):
-    for one in (three, made({f"method {i}": [1.0, 2.0] for i in range(30)})):
+    many = made({f"method {i}": [1.0, 2.0 + i] for i in range(30)})
+    runs = Results([finished(float(i), "steps") for i in range(30)])
+    for one in (
+        three,
+        many,
+        three.at("bytes"),
+        many.at("bytes"),
+        Results(runs[:3]),
+        runs,
+        many.table(),
+        three.table("latex"),
+    ):
         assert len(repr(one).splitlines()) <= 12
-        assert one._repr_html_().count("<tr") <= 12
+        assert "\\n" not in repr(one)
+        if hasattr(one, "_repr_html_"):
+            assert one._repr_html_().count("<tr") + one._repr_html_().count("<div>") <= 13
     assert "a|b &lt;i&gt;" in three._repr_html_()
+    found = many.at("bytes")
+    assert repr(found).splitlines()[0].split() == ["algorithm", "objective", "±", "95", "%", "CI"]  # what differs
+    assert {"budget", "bytes", "objective_sd"} < set(found.columns)
+    assert type(found.T) is pd.DataFrame
+    assert str(many.table()).count("\n") > 30
+    assert repr(Results()) == "[]"
 
 
 def test_a_folder_is_whole(undrawn, tmp_path, monkeypatch):
