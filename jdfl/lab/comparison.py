@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -105,7 +105,7 @@ class Comparison(Tabled):
             if how.short is not None and budget == own:
                 found.loc[label, ["needs", "after"]] = how.short.amount, how.short.rounds
         found.insert(0, "budget", budget)
-        return words.Costs(found.rename_axis("label"))
+        return cast(Any, words.Costs)(found.rename_axis("label"))
 
     @cached_property
     def limits(self) -> pd.DataFrame:
