@@ -22,7 +22,7 @@ X = pd.DataFrame(rng.normal(size=(N, 3)), [f"r{i}" for i in range(N)], ["age", "
 y = pd.Series(np.where(X["age"] - X["dose"] + 0.3 * rng.normal(size=N) > 0, "ill", "well"), X.index)
 t = (y == "ill").astype(int)
 clients = pd.Series(rng.permutation(np.repeat(list("abcd"), N // 4)), X.index)
-T, u = X.iloc[40:], y.iloc[40:]
+T, u = X.iloc[40:] + 0.01, y.iloc[40:]
 NODES = list("abcd")
 W = pd.DataFrame(nx.to_numpy_array(nx.cycle_graph(4)) / 4 + np.eye(4) / 2, NODES, NODES)
 BASE = Later(nw.from_matrix, W)
@@ -67,8 +67,8 @@ def halves(make):
     """A door for pairs of a node, with labels in order and in another one."""
     mixed = [(X[:30], rows(t[:30])), (columns(X[30:]), rows(t[30:]))]
     return (
-        lambda: make([(X[:30], t[:30]), (X[30:], t[30:])], test=(X, t)),
-        lambda: make(mixed, test=(columns(X), rows(t))),
+        lambda: make([(X[:30], t[:30]), (X[30:], t[30:])], test=(X + 1, t)),
+        lambda: make(mixed, test=(columns(X + 1), rows(t))),
     )
 
 
@@ -146,7 +146,7 @@ def readable(table):
 def test_tables_of_other_libraries_are_those_of_pandas_and_labels_that_it_has_counted_are_none():
     assert same(arrays(X=readable(X), test=(readable(columns(T)), u)), arrays(test=(T, u)))
     assert same(arrays(X=X.reset_index(drop=True)), arrays(X=X.to_numpy(), y=y.to_numpy()))
-    numbers, swapped = t.to_numpy(), Headed(columns(X))
+    numbers, swapped = t.to_numpy(), Headed(columns(X + 1))
     given = [Headed(X[:30]), Headed(columns(X)[30:])], [numbers[:30], numbers[30:]]
     for made in (
         arrays(X=given[0], y=given[1], nodes=None, partition="given", test=(swapped, numbers)),
@@ -155,7 +155,7 @@ def test_tables_of_other_libraries_are_those_of_pandas_and_labels_that_it_has_co
         classified(features=Headed(X), labels=numbers, test_features=swapped, test_labels=numbers),
         pr.linear_regression(*given, test=(swapped, numbers)),
     ):
-        np.testing.assert_allclose(np.asarray(made.test[0])[:, :3], X, rtol=1e-5, err_msg=type(made).__name__)
+        np.testing.assert_allclose(np.asarray(made.test[0])[:, :3], X + 1, rtol=1e-5, err_msg=type(made).__name__)
 
 
 def test_labels_that_cannot_be_aligned_or_do_not_fit_are_refused():

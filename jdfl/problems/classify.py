@@ -3,10 +3,12 @@
 Axes: N examples, m nodes, p features.
 """
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
@@ -78,7 +80,7 @@ def classification(
     dataset = load(data, binary=binary) if isinstance(data, str) else data
     checks.real(features=dataset.features)
     checks.class_numbers(labels=dataset.labels)
-    (features, labels), test, clients, held_out = with_test(
+    (features, labels), test, clients, held = with_test(
         (dataset.features, dataset.labels), dataset.test, test_fraction, clients, seed
     )
     test = alike(dataset.name, features, test, dataset.standardise, dataset.classes)
@@ -89,7 +91,7 @@ def classification(
     problem = linear_classifier(features, labels, index, dataset.classes, dtype=dtype, **given)
     words = partition if partition != "dirichlet" else f"Dirichlet, alpha = {alpha:g}"
     about = About("classification", words, nodes=client_names(clients))
-    derived = computed(partition, held_out, dataset.standardise)
+    derived = computed(partition, held is not None, dataset.standardise)
     return replace(problem, derived=derived, about=about).declared(*public)
 
 
@@ -136,14 +138,14 @@ def with_test(
     seed: int,
     *,
     classes: bool = True,
-) -> tuple[tuple[Any, np.ndarray], tuple[Any, np.ndarray] | None, Any, bool]:
-    """Training examples, the test set, the clients of the training examples, and whether the test set is held out."""
+) -> tuple[tuple[Any, np.ndarray], tuple[Any, np.ndarray] | None, Any, np.ndarray | None]:
+    """Training examples, the test set, the clients of the training examples, and the examples [N] that are held out."""
     features, targets = train
     if clients is not None:
         clients = column("clients", clients, "Give the client of every example.")
         checks.shape(np.shape(targets), "Give one client for every label.", clients=clients)
     if test is not None or fraction == 0:
-        return train, test, clients, False
+        return train, test, clients, None
     try:
         held = holdout(features, targets if classes else np.zeros(len(targets), np.int64), fraction, seed=seed)
     except ValueError as error:
@@ -155,7 +157,28 @@ def with_test(
             held[[key == first for key in keys]] = False
         clients = clients[~held]
     test = (features[held], targets[held]) if held.any() else None
-    return (features[~held], targets[~held]), test, clients, True
+    return (features[~held], targets[~held]), test, clients, held
+
+
+def check_unseen(train: Any, test: Any) -> None:
+    """Refuse a test set, leaves [M, ...], whose examples are all in the training data, leaves [N, ...].
+
+    Where few rows differ, as of categories, that may be chance: a warning then.
+    """
+    pairs = list(zip(jax.tree.leaves(test), jax.tree.leaves(train)))
+    test = [one.astype(other.dtype) if one.dtype.kind == other.dtype.kind else one for one, other in pairs]
+    given, own = ([hash(row) for row in zip(*map(_keys, some))] for some in (test, [one for _, one in pairs]))
+    if not set(given) <= set(own):
+        return
+    found = f"{len(given):,} examples that are all in the training data"
+    if len(set(own)) > len(own) / 2:
+        raise ValueError(
+            f"Expected test with examples that no node trains on, got test with {found}. Give others, or leave test "
+            "out, and hold examples out with test_fraction=0.2."
+        )
+    warnings.warn(
+        f"The test set has {found}, in which few rows differ: accuracies are those of training.", stacklevel=4
+    )
 
 
 def alike(name: str, features: Any, test: tuple[Any, Any] | None, standardise: bool, classes: int) -> Any:

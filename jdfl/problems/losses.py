@@ -9,8 +9,8 @@ Axes: m nodes, q examples per node (padded with weight 0), N test examples or ex
 
 import math
 import warnings
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import jax
@@ -19,18 +19,22 @@ import numpy as np
 from jax import Array, lax
 from jax.tree_util import keystr, tree_flatten_with_path
 from jax.typing import DTypeLike
+from scipy.sparse import issparse
 
 from jdfl.base import checks, struct
+from jdfl.base.names import labelled, labels_of
 from jdfl.devices.processes import portion
 from jdfl.models.base import chosen
 from jdfl.models.convolution import relaxed
 from jdfl.problems.about import About
 from jdfl.problems.base import Problem, begun
-from jdfl.problems.containers import array_of
+from jdfl.problems.classify import check_unseen, computed, standardised
+from jdfl.problems.containers import array_of, table
 from jdfl.problems.partition import iid
 from jdfl.problems.stack import check_options, floating, joined
 from jdfl.problems.streamed import Streamed
-from jdfl.problems.trees import check_classes, of_nodes, of_test, take
+from jdfl.problems.tables import Intake, Split, Task, check_split, taken_in
+from jdfl.problems.trees import check_classes, leaves_of, of_nodes, of_test, take, weights_of
 
 _ARRAYS = "Give a tree of arrays of floating-point numbers, such as a dict, an nnx.State or an equinox module."
 _TRIED = 32  # examples whose losses are computed at the start
@@ -132,13 +136,20 @@ def from_loss(
     loss: Callable[[Any, Any], Any],
     params: Any,
     data: Any,
-    *,
     nodes: int | None = None,
-    test: Any = None,
+    *,
     predict: Callable[[Any, Any], Any] | None = None,
     weight: Any = None,
-    penalty: float = 0.0,
+    task: Task | None = None,
     shared: tuple[str, ...] | None = None,
+    partition: Split = "iid",
+    alpha: float = 0.5,
+    shards_per_node: int = 2,
+    clients: Any = None,
+    test: Any = None,
+    test_fraction: float = 0.0,
+    penalty: float = 0.0,
+    standardise: bool = False,
     seed: int = 0,
     nodes_at_once: int | None = None,
     name: str | None = None,
@@ -151,7 +162,7 @@ def from_loss(
             x, y = example
             return (x @ params["w"] + params["b"] - y) ** 2
 
-        problem = jdfl.from_loss(loss, {"w": jnp.zeros(5), "b": jnp.zeros(())}, (X, y), nodes=20)
+        problem = jdfl.from_loss(loss, {"w": jnp.zeros(5), "b": jnp.zeros(())}, (X, y), 20)
 
     Args:
         loss: The loss of one example, `loss(params, example) -> number`, written in JAX. It must not depend on
@@ -159,46 +170,72 @@ def from_loss(
         params: The parameters that every node starts from, a tree of floating-point arrays: a dict, a list, the
             parameters of flax.linen, an nnx.State or an equinox module. Functions, text and truth values in it stay as
             they are. They are one vector w [n] for the algorithms; `problem.unflatten(w)` is the tree again.
-        data: The examples of every node: a list with one tree for every node, whose leaves [q_i, ...] may have
-            different lengths; or one tree (a tuple, a dict or an array) with leaves [m, q, ...]. With `nodes`, one
-            tree with leaves [N, ...] to be split.
-        nodes: Number of nodes that the examples are split over evenly at random; None: data has an axis of nodes.
-        test: Test examples, a tree like one example with leaves [N, ...]; None: there are none.
+        data: Features and labels (X, y) as for `from_arrays`, to be split: X [N, ...] and y [N]. Text in y is numbered
+            in sorted order, and numbers stay as they are. With `nodes`, also another tree with leaves [N, ...]. Without
+            `nodes` and the arguments from `task` to `standardise`, the examples of every node: a list with one tree for
+            every node, whose leaves [q_i, ...] may have different lengths; or one tree (a tuple, a dict or an array)
+            with leaves [m, q, ...].
+        nodes: Number of nodes that the examples are split over; None: data has an axis of nodes, or there is one node
+            for every client or given part, otherwise 20.
         predict: The scores of one example, `predict(params, features)` -> [classes], or a single number that is
             positive for class 1; None: there are no accuracies. Examples have to be pairs (features, label) then,
             labels whole numbers from 0.
-        weight: Weights >= 0 of the examples, [m, q] or a list of [q_i] (with `nodes`, [N]); None: all are 1.
-        penalty: Weight >= 0 of the squared norm in the objective (halved).
+        weight: Weights >= 0 of the examples, [m, q] or a list of [q_i] (for data to be split, [N]); None: all are 1.
+        task: Of (X, y): "classification" numbers all labels, and "regression" makes floating-point numbers of y.
         shared: Patterns of the names of the parameters that are common to all nodes, as in ("encoder.*",), where the
             names are the keys on the way to an array, joined by dots; None: all are.
-        seed: Seed >= 0 of the split.
+        partition: How the nodes share (X, y), as for `from_arrays`; with "given", data is a list of pairs (X, y), or a
+            dict of them by the nodes' names.
+        alpha: Concentration > 0 of the Dirichlet partition: small values give nodes with few classes.
+        shards_per_node: Number of shards of every node, at least 1.
+        clients: The client of every example [N]; with partition = "given", the names [m] of the nodes.
+        test: Test examples, a tree like `data` with leaves [M, ...]; None: those of `test_fraction`.
+        test_fraction: Share of (X, y) to hold out for testing, in [0, 1), as for `from_arrays`; of every class where
+            labels are numbered here.
+        penalty: Weight >= 0 of the squared norm in the objective (halved).
+        standardise: Give every feature of (X, y) mean 0 and variance 1 of the training examples.
+        seed: Seed >= 0 of the test set and the partition.
         nodes_at_once: Nodes computed side by side, at least 1; None: as suits the device.
         name: Name of the problem in reports; None: that of the loss.
         dtype: Type of the parameters and of all floating-point data, float32 or float64; the latter needs
             JAX_ENABLE_X64=1.
-        public: What of the data is public anyway: curvature, start, constants, tuning, stop (see
-            `Problem.declared`).
+        public: What of the data is public anyway: standardise, holdout, partition, curvature, start, constants, tuning,
+            stop (see `Problem.declared`).
 
     Raises ValueError for a loss, parameters or data that do not fit together. Wrong shapes and types are refused before
     anything is compiled; the value and the gradient at the start are then computed for a few examples, to refuse a
     loss that is not finite there.
     """
     kind = floating(dtype)
-    check_options(public, penalty, name, nodes_at_once)
+    check_options(public, penalty, name, nodes_at_once, standardise=standardise)
     for argument, value in (("loss", loss), ("predict", predict)):
         if not callable(value) and not (argument == "predict" and value is None):
             checks.refuse(f"{argument} to be a function", argument, value, f"Write def {argument}(params, ...).")
-    checks.integer(0, None, "The seed decides on the split, for example seed=0.", seed=seed)
-    if nodes is not None:
-        checks.integer(1, None, "Give the number of nodes, for example nodes=20.", nodes=nodes)
+    check_split(nodes, task, partition, alpha, shards_per_node, test_fraction, seed)
     packing, start, count = _packed(params, shared, kind)
-    stacked, weights, m = of_nodes(data, weight, nodes, lambda total, m: iid(total, m, seed=seed), kind)
+    about, derived, index = About("", "as given" if nodes is None else "iid"), (), None
+    asked = {"task": task, "partition": partition != "iid", "clients": clients is not None}
+    asked |= {"test_fraction": test_fraction, "standardise": standardise}
+    if pair := _pair(data, partition, [name for name, value in asked.items() if value]):
+        split = (task, partition, alpha, shards_per_node, clients, test, test_fraction, seed)
+        taken = taken_in(None, *pair, nodes, *split, encode=False)
+        if issparse(taken.features):
+            raise ValueError("Expected dense X for a loss, got a sparse matrix. Use X.toarray().")
+        features, test = standardised(taken.features, taken.test) if standardise else (taken.features, taken.test)
+        data, weight = (features, taken.targets), _remaining(weight, pair, taken, kind)
+        nodes, index, about = len(taken.index), taken.index, taken.about
+        derived = computed(partition, taken.held is not None, standardise)
+    stacked, weights, m = of_nodes(
+        data, weight, nodes, lambda total, m: iid(total, m, seed=seed) if index is None else index, kind
+    )
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), stacked)
     given: dict[str, Any] = {}
     if predict is not None:
         given = {"predictor": predict, "classes": _check_predict(predict, packing, one, kind)}
     _check_loss(loss, packing, one, kind)
     tests = None if test is None else of_test(test, stacked, kind, data)
+    if tests is not None and index is None:
+        check_unseen(take(stacked, weights > 0), tests)
     if predict is not None:
         check_classes(stacked, tests, given["classes"])
     problem = (LossProblem if predict is None else LossClassification)(
@@ -209,7 +246,8 @@ def from_loss(
         start=jnp.asarray(start),
         shared=count,
         name=name or str(getattr(loss, "__name__", type(loss).__name__)).strip("<>"),
-        about=About("" if predict is None else "classification", "as given" if nodes is None else "iid"),
+        derived=derived,
+        about=about if predict is None else replace(about, task=about.task or "classification"),
         penalty=None if penalty == 0 else jnp.asarray(penalty, kind),
         nodes_at_once=nodes_at_once,
         function=loss,
@@ -218,6 +256,42 @@ def from_loss(
     )
     _check_start(problem)
     return begun(joined(problem, m)).declared(*public)
+
+
+def _pair(data: Any, partition: Split, asked: list[str]) -> tuple[Any, Any] | None:
+    """X and y, or those of all given nodes, if `asked` is about them or y has text; None for data as they are."""
+    if partition == "given":
+        names = list(data) if checks.is_a(data, Mapping) else None
+        parts = list(data.values()) if names else data
+        if checks.is_a(parts, list | tuple) and all(map(_is_pair, parts)):
+            X, y = [one[0] for one in parts], [one[1] for one in parts]
+            return (X, y) if names is None else (dict(zip(names, X)), dict(zip(names, y)))
+    elif _is_pair(data):
+        if labels_of(data[0], axis=1) is not None:
+            table("X", labelled(data[0]), None)  # refuses columns by their names
+        kind = getattr(labelled(data[1]), "dtype", None) or np.asarray(data[1]).dtype
+        return (data[0], data[1]) if asked or getattr(kind, "kind", "") in tuple("SUO") else None
+    if asked:
+        wanted = "a list of pairs (X, y), one for every node," if partition == "given" else "features and labels (X, y)"
+        raise ValueError(
+            f"Expected data as {wanted} with {', '.join(asked)}, got data of {_described(data)}. Give such data, or "
+            f"leave {asked[0]} out."
+        )
+    return None
+
+
+def _is_pair(data: Any) -> bool:
+    return checks.is_a(data, tuple | list) and len(data) == len(leaves_of(data)) == 2
+
+
+def _remaining(weight: Any, pair: tuple[Any, Any], taken: Intake, kind: np.dtype) -> np.ndarray | None:
+    """The weights of the training examples, where weights are given for all examples of X and y."""
+    if weight is None:
+        return None
+    held = np.zeros(len(taken.targets), bool) if taken.held is None else taken.held
+    if not checks.is_a(pair[1], list | Mapping) or not checks.is_a(weight, list):
+        return weights_of("weight", weight, held.shape, kind, pair)[~held]
+    return np.concatenate([np.asarray(one, kind) for one in weight])[~held]
 
 
 def _packed(params: Any, shared: tuple[str, ...] | None, kind: np.dtype) -> tuple[Packing, np.ndarray, int | None]:

@@ -106,7 +106,7 @@ def neural_classification(
         checks.one_of(NAMES, data=data)
     dataset = _pictured(unscaled(data) if isinstance(data, str) else data, model)
     standardised = dataset.standardise if standardise is None else standardise
-    train, test, clients, held_out = with_test(
+    train, test, clients, held = with_test(
         (dataset.features, dataset.labels), dataset.test, test_fraction, clients, seed
     )
     parts = [train] if test is None else [train, test]
@@ -130,7 +130,7 @@ def neural_classification(
         start=network.init(init_seed),
         name=f"{dataset.name}, {network.name}",
         about=About(nodes=client_names(clients)),
-        derived=computed(partition, held_out, standardised),
+        derived=computed(partition, held is not None, standardised),
         mean=mean,
         deviation=deviation,
         augment=augment,
@@ -234,7 +234,7 @@ def from_model(
         start=network.ravel(begin()),
         name=name or network.name,
         about=taken.about,
-        derived=computed(partition, taken.held_out, bool(standardise)),
+        derived=computed(partition, taken.held is not None, bool(standardise)),
         mean=mean,
         deviation=deviation,
         nodes_at_once=nodes_at_once,

@@ -17,7 +17,15 @@ from jdfl.base import checks, suggest
 from jdfl.base.names import Names, aligned, labelled, labels_of, names_of
 from jdfl.devices.processes import portion
 from jdfl.problems.about import About, named
-from jdfl.problems.classify import alike, check_share, computed, linear_classifier, standardised, with_test
+from jdfl.problems.classify import (
+    alike,
+    check_share,
+    check_unseen,
+    computed,
+    linear_classifier,
+    standardised,
+    with_test,
+)
 from jdfl.problems.containers import column, table
 from jdfl.problems.least_squares import linear_regression
 from jdfl.problems.linear import LinearRegression
@@ -108,7 +116,7 @@ def from_arrays(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Numbers in ")  # given above, with the names of columns
         found = _built(taken, penalty, bool(intercept), name, kind)
-    derived = computed(partition, taken.held_out, bool(standardise))
+    derived = computed(partition, taken.held is not None, bool(standardise))
     return replace(found, derived=derived, about=taken.about).declared(*public)
 
 
@@ -140,11 +148,11 @@ class Intake:
     """Examples as problems take them."""
 
     features: Any  # [N, ...] of training, NumPy or CSR
-    targets: np.ndarray  # [N] int64 class numbers from 0, or float64
+    targets: np.ndarray  # [N] int64 class numbers from 0, or float64, or numbers as they were
     test: tuple[Any, np.ndarray] | None  # the same of the test set
     index: list[np.ndarray]  # the training examples of every node
     about: About
-    held_out: bool  # whether the test set was a part of the examples
+    held: np.ndarray | None  # the examples that were held out of those given; None: none were
 
     @property
     def classes(self) -> int:
@@ -165,22 +173,14 @@ def taken_in(
     test: Any,
     test_fraction: float,
     seed: int,
+    *,
+    encode: bool = True,
 ) -> Intake:
     """The examples of every node and of the test set, for arguments of `from_arrays`, which are all checked.
 
-    X has to have `rank` axes; None: at least two.
+    X has to have `rank` axes; None: at least two. Without `encode`, numbers in y stay as they are if there is no task.
     """
-    if nodes is not None:
-        checks.integer(1, None, "Give the number of nodes, for example nodes=20.", nodes=nodes)
-    checks.one_of(get_args(Split), "The partition says how the nodes share the examples.", partition=partition)
-    if task is not None:
-        checks.one_of(get_args(Task), "None infers the task from y.", task=task)
-    checks.integer(0, None, "The seed decides on the split, for example seed=0.", seed=seed)
-    checks.positive("Small values of alpha, such as 0.1, give unequal nodes; 100 gives similar ones.", alpha=alpha)
-    checks.shape((), "It is one number for all classes.", alpha=alpha)
-    checks.integer(1, None, "It is the number of pieces of each node.", shards_per_node=shards_per_node)
-    check_share(test_fraction=test_fraction)
-
+    check_split(nodes, task, partition, alpha, shards_per_node, test_fraction, seed)
     names: Names | None = None
     if partition == "given":
         features, targets, clients, names, columns, headings = _given(X, y, nodes, clients, rank)
@@ -190,13 +190,14 @@ def taken_in(
         features, targets, columns = _pair(("X", "y"), X, y, rank)
         if clients is not None and partition == "iid":
             partition = "clients"
-    task, text = _task_of(targets, task)
+    asis = not encode and task is None and targets.dtype.kind in "biuf"
+    task, text = (task, "") if asis and partition != "dirichlet" else _task_of(targets, task)
     classes: tuple[Any, ...] = ()
-    if task == "classification":
+    if task == "classification" and not asis:
         classes, targets = _encode_labels(targets)
-    else:
-        targets = targets.astype(np.float64)
-        if np.all(targets == targets[0]):
+    elif task == "regression":
+        targets = targets if asis else targets.astype(np.float64)
+        if not asis and np.all(targets == targets[0]):
             raise ValueError(
                 f"Expected different targets in y, got y = {targets[0]:.6g} in every example. Check that y is the "
                 "right column."
@@ -206,12 +207,14 @@ def taken_in(
                 'Expected partition = "iid", "shards" or "clients" for regression, got partition = "dirichlet", which '
                 'splits classes. Use "shards" to sort the examples by target, or give clients.'
             )
-    given = None if test is None else _test_set(features, headings, classes, test)
-    train, held, clients, held_out = with_test(
+    given = None if test is None else _test_set(features, headings, None if asis else classes, test)
+    if given is not None:
+        check_unseen((features, targets), given)
+    train, tests, clients, held = with_test(
         (features, targets), given, test_fraction, clients, seed, classes=bool(classes)
     )
     if classes:
-        _warn_of_rare_labels(classes, train[1], None if held is None else held[1])
+        _warn_of_rare_labels(classes, train[1], None if tests is None else tests[1])
     m = _NODES if nodes is None else int(nodes)
     if clients is not None:
         m = len(np.unique(clients))
@@ -227,7 +230,23 @@ def taken_in(
         "given": "as given",
     }
     own = names if partition == "given" else client_names(clients)
-    return Intake(*train, held, index, About(text, words[partition], classes, columns, own), held_out)
+    return Intake(*train, tests, index, About(text, words[partition], classes, columns, own), held)
+
+
+def check_split(
+    nodes: Any, task: Any, partition: Any, alpha: Any, shards_per_node: Any, test_fraction: Any, seed: Any
+) -> None:
+    """Refuse wrong values of arguments about the split of examples over nodes."""
+    if nodes is not None:
+        checks.integer(1, None, "Give the number of nodes, for example nodes=20.", nodes=nodes)
+    checks.one_of(get_args(Split), "The partition says how the nodes share the examples.", partition=partition)
+    if task is not None:
+        checks.one_of(get_args(Task), "None infers the task from y.", task=task)
+    checks.integer(0, None, "The seed decides on the split, for example seed=0.", seed=seed)
+    checks.positive("Small values of alpha, such as 0.1, give unequal nodes; 100 gives similar ones.", alpha=alpha)
+    checks.shape((), "It is one number for all classes.", alpha=alpha)
+    checks.integer(1, None, "It is the number of pieces of each node.", shards_per_node=shards_per_node)
+    check_share(test_fraction=test_fraction)
 
 
 def _given(
@@ -298,14 +317,16 @@ def _pair(
     return features, targets, columns
 
 
-def _test_set(features: Any, headings: Any, classes: tuple[Any, ...], test: Any) -> tuple[Any, np.ndarray]:
-    """Features and numbered labels of a test set that is given."""
+def _test_set(features: Any, headings: Any, classes: tuple[Any, ...] | None, test: Any) -> tuple[Any, np.ndarray]:
+    """Features and numbered labels of a test set that is given; without classes the labels stay as they are."""
     if not checks.is_a(test, tuple | list) or len(test) != 2:
         checks.refuse("test to be a pair of features and labels", "test", test, "Write test=(X_test, y_test).")
     like = ("X", headings, features.shape[1:])
     rows, labels, _ = _pair(("test[0]", "test[1]"), test[0], test[1], len(features.shape), like)
     if issparse(rows) != issparse(features):
         rows = rows.toarray() if issparse(rows) else type(features)(rows)
+    if classes is None:
+        return rows, labels
     if not classes:
         _task_of(labels, "regression", "test[1]")
         return rows, labels.astype(np.float64)

@@ -37,7 +37,7 @@ def of_nodes(
                 f"Expected nodes = {total} at most, the number of examples in data, got nodes = {nodes}. Use fewer "
                 "nodes or more examples."
             )
-        own = np.ones(total, kind) if weight is None else _weights("weight", weight, (total,), kind, data)
+        own = np.ones(total, kind) if weight is None else weights_of("weight", weight, (total,), kind, data)
         index = split(total, nodes)
         return _padded([take(tree, one) for one in index], [own[one] for one in index], kind)
     if checks.is_a(data, list):
@@ -53,13 +53,13 @@ def of_nodes(
         if weight is not None and not (checks.is_a(weight, list | tuple) and len(weight) == len(parts)):
             checks.refuse(f"weight to be a list of {len(parts)} arrays, as data is", "weight", weight, "None: all 1.")
         own = [
-            np.ones(size, kind) if weight is None else _weights(f"weight[{i}]", weight[i], (size,), kind, data[i])
+            np.ones(size, kind) if weight is None else weights_of(f"weight[{i}]", weight[i], (size,), kind, data[i])
             for i, (_, size) in enumerate(parts)
         ]
         return _padded([tree for tree, _ in parts], own, kind)
     wanted, remedy = "[nodes, examples, ...]", "With nodes=..., leaves are [examples, ...]."
     tree, (m, q) = _arrays("data", data, kind, 2, wanted, remedy)
-    own = np.ones((m, q), kind) if weight is None else _weights("weight", weight, (m, q), kind, data)
+    own = np.ones((m, q), kind) if weight is None else weights_of("weight", weight, (m, q), kind, data)
     _check_total(list(own))
     return tree, own, m
 
@@ -107,12 +107,12 @@ def take(tree: Any, chosen: Any) -> Any:
 
 def _examples(name: str, value: Any, kind: np.dtype, like: Any = None) -> tuple[Any, int]:
     """A tree with leaves [N, ...], whose columns are in the order of those of another one, and N."""
-    headings = [labels_of(leaf, axis=1) for _, leaf in _leaves(like)]
+    headings = [labels_of(leaf, axis=1) for _, leaf in leaves_of(like)]
     tree, (size,) = _arrays(name, value, kind, 1, "[examples, ...]", "Stack the examples.", headings)
     return tree, size
 
 
-def _leaves(tree: Any) -> list[tuple[Any, Any]]:
+def leaves_of(tree: Any) -> list[tuple[Any, Any]]:
     """The leaves of a tree with their paths, tables of other libraries as those of pandas."""
     return [(path, labelled(leaf)) for path, leaf in tree_leaves_with_path(tree, is_leaf=_is_table)]
 
@@ -130,7 +130,7 @@ def _arrays(
 
     Labelled rows and columns are put into one order.
     """
-    found = _leaves(value)
+    found = leaves_of(value)
     if not found:
         checks.refuse(f"{name} with at least one array", name, value, _ARRAYS)
     rows = _rows(name, found)
@@ -187,8 +187,9 @@ def _shape(tree: Any) -> str:
     return "{" + ", ".join(f"{path or 'array'}: {text}" for path, text in found.items()) + "}"
 
 
-def _weights(name: str, value: Any, shape: tuple[int, ...], kind: np.dtype, data: Any) -> np.ndarray:
-    value = aligned(name, value, *_rows("data", _leaves(data)))
+def weights_of(name: str, value: Any, shape: tuple[int, ...], kind: np.dtype, data: Any) -> np.ndarray:
+    """Checked weights of the examples, rows in the order of the data."""
+    value = aligned(name, value, *_rows("data", leaves_of(data)))
     array = array_of(name, value, "Give one number >= 0 for every example.")
     checks.shape(shape, "Give one number >= 0 for every example.", **{name: array})
     checks.not_negative("Give one number >= 0 for every example.", **{name: array})

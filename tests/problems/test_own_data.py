@@ -14,6 +14,7 @@ from jdfl import testing
 from jdfl.engine import metrics
 from jdfl.problems import check_problem, from_arrays, from_loss, from_model
 from tests.problems.test_front_door import Torch
+from tests.refused import all_refused
 
 RANDOM = np.random.default_rng(1)
 N, P = 60, 4
@@ -116,10 +117,53 @@ def test_given_parts_keep_order_and_names_clients_an_example_and_a_test_set_the_
     assert found.derived == ()
 
 
+def test_all_doors_take_the_same_arguments_and_make_the_same_split():
+    """Text labels, clients, partitions, test sets and standardised features, from the same rows."""
+    names, fresh, weight = [f"client {i % 7}" for i in range(N)], (X[:9] + 1, NAMES[:9]), 1 + np.arange(N)
+    start, table = {"w": np.zeros((P, 3))}, (X, NAMES)
+
+    def loss(p, example):
+        z = example[0] @ p["w"]
+        return jax.nn.logsumexp(z) - z[example[1]]
+
+    for nodes, how in (
+        (5, {"test_fraction": 0.2}),
+        (5, {"partition": "dirichlet", "alpha": 1.0, "test": fresh, "seed": 3}),
+        (5, {"partition": "shards", "shards_per_node": 3, "standardise": True, "test_fraction": 0.3}),
+        (None, {"clients": names, "test_fraction": 0.2, "standardise": True}),
+        (None, {"partition": "shards", "test_fraction": 0.0, "public": ("partition",)}),
+    ):
+        known = from_arrays(X, NAMES, nodes, intercept=False, **how)
+        for own in (from_loss(loss, start, table, nodes, **how), from_model("mlp", X, NAMES, nodes, **how)):
+            assert (own.derived, own.public, own.class_names) == (known.derived, known.public, known.class_names)
+            assert (own.node_names, own.about.partition) == (known.node_names, known.about.partition)
+            same(own.weight, known.weight)
+            real = np.asarray(known.weight) > 0
+            for leaf, other in zip(own.data, known.data):
+                np.testing.assert_allclose(np.asarray(leaf)[real], np.asarray(other)[real], rtol=1e-6)
+            for leaf, other in zip(jax.tree.leaves(own.test), jax.tree.leaves(known.test)):
+                np.testing.assert_allclose(leaf, other, rtol=1e-6)
+    own = from_loss(loss, start, (np.hstack([X[:, 1:], weight[:, None]]), NAMES), 5, weight=weight, test_fraction=0.2)
+    same(own.weight[own.weight > 0], own.data[0][own.weight > 0][:, -1])  # weights stay with their examples
+    signs = from_loss(loss, start, (X, np.where(Y > 0, 1, -1)), 5, partition="dirichlet").data[1]
+    assert set(np.unique(signs)) == {-1, 1}  # numbers are the loss's own
+    all_refused(
+        (lambda: from_arrays(X, NAMES, 5, test=(X[:9], NAMES[:9])), "test", "training data"),
+        (lambda: from_model("mlp", X, NAMES, 5, test=(X[:9], NAMES[:9])), "test", "training data"),
+        (lambda: from_loss(loss, start, table, 5, test=(X[:9], NAMES[:9])), "test", "training data"),
+        (lambda: from_loss(loss, start, (X, Y), 5, test=(X[:9], Y[:9])), "test", "training data"),
+        (lambda: from_loss(loss, start, {"x": X, "y": Y}, 5, clients=names), "(X, y)", "clients"),
+        (lambda: from_loss(loss, start, (X, [*NAMES[:-1], None]), 5), "y[59] = None"),
+        (lambda: from_loss(loss, start, (X, TARGETS), 5, partition="dirichlet"), "partition"),
+    )
+    with pytest.warns(UserWarning, match="training"):  # categories may be equal by chance
+        from_arrays(np.sign(X[:, :1]), NAMES, 5, test=(np.sign(X[:9, :1]), NAMES[:9]))
+
+
 def test_regression_fits_an_intercept_and_reports_the_test_loss():
     found = from_arrays(X, TARGETS, 3, standardise=True)
-    given = from_arrays(X, TARGETS, 3, test=(csr_array(X), TARGETS), intercept=False).test
-    same(given, (X.astype(np.float32), TARGETS.astype(np.float32)))
+    given = from_arrays(X, TARGETS, 3, test=(csr_array(X + 1), TARGETS), intercept=False).test
+    same(given, ((X + 1).astype(np.float32), TARGETS.astype(np.float32)))
     best = jdfl.problems.optimum(found)
     assert best.value < 1e-9
     test_loss = jax.jit(metrics.REGISTRY["test_loss"])
@@ -157,9 +201,9 @@ def alike(own, known, w, rtol=1e-5):
 
 def test_the_logistic_loss_is_logistic_regression():
     parts = [(features, labels.astype(int)) for features, labels in PARTS]
-    known = jdfl.problems.logistic_regression(parts, penalty=0.01, test=parts[0])
+    known = jdfl.problems.logistic_regression(parts, penalty=0.01, test=(parts[0][0] + 1, parts[0][1]))
     data = [(features, labels.astype(float)) for features, labels in parts]
-    own = from_loss(logistic, {"w": np.zeros(P)}, data, penalty=0.01, test=data[0])
+    own = from_loss(logistic, {"w": np.zeros(P)}, data, penalty=0.01, test=(data[0][0] + 1, data[0][1]))
     w = RANDOM.standard_normal((3, P)).astype(np.float32)
     alike(own, known, w)
     np.testing.assert_allclose(told_of(own, w[0])[0], told_of(known, w[0])[0], rtol=1e-5)
@@ -255,10 +299,10 @@ def test_all_kinds_of_trees_of_parameters_are_taken():
             z = apply(p, example[0])
             return jax.nn.logsumexp(z) - z[example[1]]
 
-        own = from_loss(loss, params, [data], predict=apply, test=data)
+        own = from_loss(loss, params, [data], predict=apply, test=(data[0] + 1, data[1]))
         np.testing.assert_allclose(VALUES(own, w), VALUES(known, w), rtol=1e-5)
         np.testing.assert_array_equal(own.start, kernel.ravel())
-        np.testing.assert_array_equal(told_of(own, w[0])[1], np.argmax(data[0] @ w.reshape(P, 3), axis=1))
+        np.testing.assert_array_equal(told_of(own, w[0])[1], np.argmax((data[0] + 1) @ w.reshape(P, 3), axis=1))
         assert own.classes == 3
 
 
