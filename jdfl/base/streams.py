@@ -2,7 +2,7 @@
 
 A stream is declared once, at the top of the module that draws from it, with a name and a root. Its numbers follow from
 the name, so nobody has to choose any; two streams with one name, or two names with one number, are refused. The root
-determines who may know what is drawn:
+says who may know the numbers that the stream draws:
 
 - "private": noise, and the records that a gradient uses. No receiver may be able to compute these. They depend on the
   private key of the run, stream, node, round and index alone, so that one private key is for one run (`RunKey`).

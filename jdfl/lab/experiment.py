@@ -76,8 +76,8 @@ class Experiment:
             for up to `longer` times this number; tables and figures mark runs that end before it nevertheless.
         trials: Number of reported trials, with the keys 0, 1, ..., or their keys, all different.
         budget: What all methods get equal amounts of: a mapping from amounts (round, communications, bytes, gradients,
-            examples, network_seconds, stop) to one budget, a list of budgets, or None for the largest that all methods
-            reach, but, of all amounts except rounds, at least what ten rounds of each cost. The first one is shown
+            examples, network_seconds, stop) to one budget, a list of budgets, or None: the largest amount that all
+            methods reach. Except for rounds, it then pays for at least ten rounds of each. The first one is shown
             first. "stop" compares the rounds until the stop rule fires. None: rounds, bytes and gradients.
         tuning: How all methods are tuned; None: values as given.
         measure: The metric that tuning judges by and that leads in tables and figures: a name, or a function whose
@@ -91,8 +91,8 @@ class Experiment:
         epsilon: Privacy budget of every reported run: each method that adds noise by a mechanism gets the least noise
             that makes its reported runs (epsilon, `delta`)-differentially private; None: noise as given.
         delta: As for `account`.
-        longer: The factor on `steps` up to which runs go on that end before a budget; 1: none does. With `epsilon` or
-            `ledger`, which are for a number of rounds, none does either.
+        longer: A run that ends before a budget goes on, up to `longer` times `steps`; 1: it does not. With `epsilon`
+            or `ledger`, which are for a number of rounds, no run goes on.
         ledger: The ledger of the data, as for `run`. All runs, those of tuning included, have to fit into it before the
             first one begins, so that `extend` of `tuning` has to be 0.
     """

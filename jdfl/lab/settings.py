@@ -52,31 +52,31 @@ class Settings:
     network: Annotated[Kind, NETWORKS] = NETWORKS()  # noqa: RUF009 (frozen)
     """The communication network."""
     stop: Annotated[Kind | None, STOPS] = None
-    """When a run ends before its last round; the same rule for all, for consensus with the largest s among them."""
+    """When a run ends early: one rule for all methods, for consensus with the largest s among them."""
     steps: int = 200
-    """Number of rounds; a method that ends before a budget goes on until it, for up to `longer` times this number."""
+    """Number of rounds. A method that has not used up a budget goes on, up to `longer` times this number."""
     longer: int = _compare.longer
-    """The factor on `steps` up to which runs go on that end before a budget; none does with an epsilon or a ledger."""
+    """The multiple of `steps` that a method may do to use up a budget. With an epsilon or a ledger none does more."""
     every: int = _compare.every
     """Rounds between two records of the metrics."""
     seeds: int = 5
     """Reported runs of every algorithm, with the seeds `seed`, `seed` + 1, ..."""
     seed: int = 0
-    """The first of them (problem and network have their own)."""
+    """The first of these seeds (problem and network have their own)."""
     redraw: tuple[Literal["data", "network"], ...] | None = None
-    """What every trial redraws: data, network or both, where their kinds have a seed; none: both, but nothing with a
+    """What every trial redraws: data, network or both, if their kinds have a seed. None: both, but nothing with a
     ledger, and no data of more than 2 GiB in all trials. An empty list: all trials share data and network."""
     measure: str | None = None
-    """The metric that tuning judges by and that the table shows; none: suboptimality where the minimum is known,
-    or else the objective."""
+    """The metric by which tuning chooses and that the table shows. None: suboptimality if the minimum is known, and
+    otherwise the objective."""
     metrics: tuple[str, ...] = ()
     """Names of the metrics to record; empty: all that the problem can give."""
     tune: bool = True
     """Tune every algorithm before it is compared."""
     by: By = "round"
-    """What all are given equal amounts of, in tuning and in the table; stop: rounds until the stop rule fires."""
+    """The cost that is equal for all methods, in tuning and in the table. stop: rounds until the stop rule fires."""
     budget: float | None = None
-    """How much of it; none: the largest that all reach; except of rounds, at least the cost of ten rounds of each."""
+    """The amount of this cost. None: the largest that all reach; except for rounds, at least that of ten rounds."""
     grids: tuple[str, ...] = ()
     """What tuning tries, field=value,value,... for every algorithm that tunes the field; others have default grids."""
     tuning_seeds: int = len(_tuning.keys)
@@ -84,16 +84,16 @@ class Settings:
     also: tuple[str, ...] = DEFAULT
     """Further amounts to compare at, each with its own tuning; amount=budget,budget,... says where."""
     extend: int = _tuning.extend
-    """How often a grid may go on where its best point lies on its edge."""
+    """How often a grid is extended if its best point is on its edge."""
     batch: int | None = _compare.batch
-    """Tuning runs side by side; none: all where they do the same work in a round, else one at a time on CPU."""
+    """Tuning runs side by side. None: all if they do the same work in a round, otherwise one at a time on a CPU."""
     epsilon: float | None = _compare.epsilon
-    """What every reported run may spend: algorithms with a mechanism get the least noise for it; none: as given."""
+    """What every reported run may spend. Algorithms with a mechanism get the least noise for it. None: as given."""
     delta: float | None = _compare.delta
-    """The chance that the guarantee fails; none: the largest power of ten up to 1e-5 below a tenth of 1 / records."""
+    """Probability that the guarantee fails. None: the largest power of ten up to 1e-5 below 0.1 / records."""
     ledger: str | None = None
-    """The file of the data's ledger, which all runs join, those of tuning, too; it needs --extend 0 where there is
-    tuning. Made by jdfl account --new-ledger; none: there is none."""
+    """File of the data's ledger. All runs join it, also those of tuning, which then needs --extend 0. It is made by
+    jdfl account --new-ledger. None: no ledger."""
 
 
 @dataclass(frozen=True, kw_only=True)
