@@ -24,17 +24,25 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
+from jdfl.base.terminal import say, wrapped
 from jdfl.engine import provenance
 from jdfl.lab import drawing, page
 from jdfl.lab.drawing import COLOURS
-from jdfl.lab.table import PM, Cell, Grid, rounded, wrapped, write
+from jdfl.lab.table import PM, Cell, Grid, rounded, write
 from jdfl.store.jobs import TerminatedError
 from jdfl.store.lease import LostError, UnwrittenError
 
 QUICK_SEEDS = 2
 
 _runs: set[str] = set()  # hashes of all runs since the command line was read
-provenance.listen(_runs.add)
+
+
+def _count(run: str) -> None:
+    _runs.add(run)
+    say(f"computing; {len(_runs)} runs are done", new=False)
+
+
+provenance.listen(_count)
 
 
 @dataclass(frozen=True)
@@ -123,6 +131,7 @@ def options(
     _end_at_once()
     out.mkdir(parents=True, exist_ok=True)
     _runs.clear()
+    say("computing")
     return Options(quick, number, out, given)
 
 
@@ -138,14 +147,14 @@ def _finish(name: str, made: Made, chosen: Options) -> list[Row]:
 
     rows = [one for table in made.tables.values() for one in table] + list(made.hidden)
     for title, table in made.tables.items():
-        show(title, table)
+        show(title, table, chosen.out / f"{name}.md")
     for claim in ledger.claims(run=name):
         try:
             sentence = claim.sentence(rows)
         except KeyError:  # of numbers that only a full run has
             continue
         holds = "DOES NOT HOLD HERE" if claim.faults(rows) else "holds"
-        print(f"{claim.name}: {holds}. {claim.place}: {sentence}")
+        print(wrapped(f"{claim.name}: {holds}. {claim.place}: {sentence}"))
     written = [save(rows, chosen.out, name)]
     if made.figure is not None:
         written.append(chosen.out / f"{name}.png")
@@ -260,11 +269,13 @@ def grid(rows: Sequence[Row]) -> Grid:
     """
     columns = {one.column: False for one in rows}
     columns |= {one.column: True for one in rows if one.paper is not None or one.column.endswith(_STUDY)}
+    vital = list[int]()  # what the paper has, and ours beside it
     cells = {(one.case, one.column): one for one in rows}
     heads = ["case"]
     for column, published in columns.items():
         study = column.endswith(_STUDY)
         pm = f" {PM}" if any(one.column == column and one.half for one in rows) else ""
+        vital += range(len(heads), len(heads) + 2 - study) if published else []
         heads += (
             [column] if study else [f"{column}{pm}"] if not published else [f"{column}, paper", f"{column}, ours{pm}"]
         )
@@ -275,7 +286,7 @@ def grid(rows: Sequence[Row]) -> Grid:
             one = cells.get((case, column))
             line += [Cell(_paper(one))] * published + [Cell(_ours(one))] * (not column.endswith(_STUDY))
         lines.append(line)
-    return Grid(heads, lines, ["Ours: mean over seeds ± half-width of its 95 % confidence interval."])
+    return Grid(heads, lines, ["Ours: mean over seeds ± half-width of its 95 % confidence interval."], vital)
 
 
 def html_table(rows: Sequence[Row]) -> page.Table:
@@ -283,9 +294,9 @@ def html_table(rows: Sequence[Row]) -> page.Table:
     return page.Table(table.headers, [[cell.text for cell in line] for line in table.rows])
 
 
-def show(title: str, rows: Sequence[Row]) -> None:
-    """Print what a terminal shows of a table: a line per case, per column the paper's number and ours."""
-    print(f"{title}\n\n{wrapped(write(grid(rows), 'text'))}")
+def show(title: str, rows: Sequence[Row], file: Path) -> None:
+    """Print what a terminal shows of a table, whose other columns are in a file: a line per case."""
+    print(f"{wrapped(title)}\n\n{write(grid(rows), 'text', str(file))}")
 
 
 def bars(rows: Sequence[Row], columns: Sequence[str], label: str, *, marks: str = "") -> Figure:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from experiments.heartbeat import Heartbeat
+from jdfl.base.terminal import Heartbeat
 
 if TYPE_CHECKING:
     from experiments.common import Row
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None, *, sooner: bool = False) -> "li
         arguments: The command line; None: nothing.
         sooner: Compile for this process as `experiments.common.compile_sooner` does.
     """
-    with Heartbeat() as beat:
+    with Heartbeat(sys.stdout) as beat:
         beat.say("loading")
         return import_module("experiments.demo_parts").demo(NAME, beat, arguments or (), sooner)
 

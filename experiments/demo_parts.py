@@ -19,7 +19,7 @@ import jdfl
 from experiments import ledger
 from experiments.ceps_table3 import CASES, VARIANTS, measured, network_of, run_variant
 from experiments.common import Options, Row, compile_sooner, options, origin, row, save, save_figure
-from experiments.heartbeat import Heartbeat
+from jdfl.base.terminal import Heartbeat
 from jdfl.lab import charts, drawing, page
 from jdfl.lab.curves import AXES, BAND, band, long_form
 from jdfl.lab.drawing import Picture

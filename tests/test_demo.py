@@ -10,8 +10,9 @@ from itertools import pairwise
 
 import pytest
 
-from experiments import demo_parts, heartbeat
-from experiments.heartbeat import Heartbeat
+from experiments import demo_parts
+from jdfl.base import terminal
+from jdfl.base.terminal import Heartbeat
 from jdfl.cli import main
 from tests.docs.blocks import ROOT
 
@@ -26,7 +27,7 @@ def test_the_demo_fits_a_terminal_is_never_silent_and_says_first_what_was_found(
     with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=pipe, stderr=subprocess.STDOUT, text=True) as child:
         told = [("", time.monotonic()), *((line.rstrip("\n"), time.monotonic()) for line in child.stdout)]
     assert child.returncode == 0
-    assert max(later - before for (_, before), (_, later) in pairwise(told)) <= heartbeat.FILE + heartbeat.APART + GAP
+    assert max(later - before for (_, before), (_, later) in pairwise(told)) <= terminal.FILE + terminal.APART + GAP
     lines = [line for line, _ in told]
     assert [line for line in lines if len(line) > COLUMNS or "\x1b" in line] == []
     final = [line for line in lines if line and not re.match(r" *\d+ s  ", line)]
@@ -42,7 +43,7 @@ def test_the_demo_fits_a_terminal_is_never_silent_and_says_first_what_was_found(
 
 
 def test_a_file_gets_a_line_now_and_then(monkeypatch):
-    monkeypatch.setattr(heartbeat, "FILE", 0.05)
+    monkeypatch.setattr(terminal, "FILE", 0.05)
     stream = io.StringIO()
     with Heartbeat(stream) as beat:
         beat.say("loading")
@@ -54,8 +55,8 @@ def test_a_file_gets_a_line_now_and_then(monkeypatch):
     assert 3 <= len(told) <= 9
     assert told[-1] == "done"
     assert all("\x1b" not in line and "\r" not in line for line in told)
-    assert heartbeat.FILE + heartbeat.APART <= 10
-    assert heartbeat.TERMINAL <= GAP / 2
+    assert terminal.FILE + terminal.APART <= 10
+    assert terminal.TERMINAL <= GAP / 2
 
 
 def test_the_least_value_is_that_of_least_squares_on_the_support():

@@ -4,23 +4,23 @@ Simulate decentralized federated learning, all nodes at once.
 
 commands:
   run        run an algorithm on a problem over a network and save the results
-  resume     continue a run, a sweep or a comparison that was interrupted or ended early, or a run to more rounds
-  verify     check all files of a run, sweep or comparison, repeat a part of it and compare the numbers bit for bit
-  export     write the tables of a run that goes on or was cut off, or an archive for a paper
-  compare    tune several algorithms alike, run them with the same seeds, save tables and curves
-  sweep      run over values of any settings and collect the results in one table
-  account    compute the epsilon of releases or of a planned run, or the noise for a target
+  resume     continue interrupted work, or a run to more rounds
+  verify     check all files of a folder, repeat a part, compare bit for bit
+  export     write the tables of a run, or an archive for a paper
+  compare    tune several algorithms alike, run them with the same seeds
+  sweep      run over values of any settings, with one table of all results
+  account    compute the epsilon of releases or of a planned run, or the noise
   choose     list the algorithms that fit what you have, and why others do not
   audit      attack the privacy that an algorithm reports
   report     write one page about one run or several
   data       show which datasets are available, and download some
-  list       list algorithms, networks, datasets and all else; `jdfl list WORD` searches
+  list       list all that flags choose from; `jdfl list WORD` searches
 
-  completion bash|zsh: print a script that lets the shell complete commands and flags
+  completion bash|zsh: print a script by which the shell completes flags
 
   --version  print the version
-  --help     print this text; `jdfl run --help` gives an overview of a command's flags, and
-             `jdfl run --network ring --help` explains those of one kind
+  --help     print this text; `jdfl run --help` gives an overview of the flags,
+             and `jdfl run --network ring --help` explains those of one kind
 
 environment:
   JDFL_DATA       the folder of the datasets' files
@@ -28,6 +28,7 @@ environment:
   JDFL_TRACEBACK  1 shows where an error comes from
 """  # noqa: D400, D415 (it is the help)
 
+import contextlib
 import json
 import os
 import sys
@@ -38,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 import jdfl
-from jdfl.base import suggest
+from jdfl.base import suggest, terminal
 from jdfl.cli import schema
 from jdfl.cli.schema import FILE, NAMES, Flag, Node, find, prog_of
 
@@ -47,15 +48,16 @@ _ALL = (*NAMES, "list", "completion", "--version", "--help")
 _HELP = {
     "list": """usage: jdfl list [WORD ...]
 
-List all that a flag can choose from, with one line each, or what has these words in its name, text or heading. Five
-and fewer are shown in full, with what they were written from. For example:
+List all that flags can choose from, with a line each, or what has these words
+in its name, text or heading; five and fewer in full, with their sources.
 
   jdfl list tracking
   jdfl list directed exact
   jdfl list datasets""",
     "completion": """usage: jdfl completion bash|zsh
 
-Print a script that lets the shell complete jdfl's commands, its flags and the kinds that they choose. For example:
+Print a script that lets the shell complete commands, flags and kinds.
+For example:
 
   jdfl completion bash > ~/.local/share/bash-completion/completions/jdfl
   jdfl completion zsh >> ~/.zshrc
@@ -122,6 +124,7 @@ def _arguments(command: Node, families: Node, find: Callable[[], Callable[..., i
     initial: Node | None = None
     start: Node = {}
     if "config" in {part["name"] for part in command["nodes"]} and (file is not None or place is not None):
+        terminal.say("loading")
         from jdfl.cli import flags  # which imports JAX
 
         initial = flags.initial(find(), file, place)
@@ -133,6 +136,7 @@ def _arguments(command: Node, families: Node, find: Callable[[], Callable[..., i
         print(help_text(command, listed, words), end="")
         raise SystemExit(0)
     typed = schema.read(words, listed, prog_of(command))
+    terminal.say("loading")
     from jdfl.cli import flags
 
     function = find()
@@ -165,12 +169,16 @@ def _work(folder: Path) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """The command line; returns the exit status.
+
+    It says on stderr what goes on, unless the words are given as `argv`, or one of them is --quiet.
+    """
     args = list(sys.argv[1:] if argv is None else argv)
     status = 0
     name, rest = (args[0], args[1:]) if args else ("--help", [])
     try:
-        with warnings.catch_warnings():
+        silent = argv is not None or "--quiet" in rest
+        with contextlib.nullcontext() if silent else terminal.Heartbeat(), warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: print(f"jdfl: warning: {message}", file=sys.stderr)
             status = _do(name, rest)
         sys.stdout.flush()
@@ -215,6 +223,7 @@ def _do(name: str, args: list[str]) -> int:
         print(f"jdfl {jdfl.__version__}")
     elif name in NAMES:
         do, values = parse(name, args)
+        terminal.say(f"{name}: computing")
         return do(**values)
     elif name in _HELP and args in [[one] for one in _HELP_FLAGS]:
         print(_HELP[name])

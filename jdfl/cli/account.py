@@ -9,6 +9,7 @@ import jdfl
 from jdfl import observers, privacy
 from jdfl.algorithms.program import planned
 from jdfl.base import checks
+from jdfl.base.terminal import wrapped
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build, intended, key_of, ledger_of, run_key_of
 from jdfl.engine.provenance import Provenance, settings_of
@@ -172,7 +173,7 @@ def account(config: RunConfig, options: Options, given: list[str]) -> int:
             values |= {"data_ledger": now.as_dict() | {"with_this_run": spent}}
             text += f"- ledger: {now.statement().removesuffix('.')}; "
             text += f"with this run it would be ({upper(spent)}, {now.delta:g})\n"
-    print(json.dumps(values, indent=2, allow_nan=False) if options.json else text, end="\n" if options.json else "")
+    print(json.dumps(values, indent=2, allow_nan=False) if options.json else wrapped(text.rstrip("\n")))
     return 0
 
 

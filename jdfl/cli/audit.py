@@ -9,6 +9,7 @@ from jdfl.auditing import audit as attacked
 from jdfl.auditing import audit_bits as attacked_bits
 from jdfl.auditing import audit_one_run as attacked_once
 from jdfl.base.settings import defaults
+from jdfl.base.terminal import wrapped
 from jdfl.cli.running import written
 from jdfl.config import RunConfig, build, key_of
 from jdfl.store.files import write
@@ -99,5 +100,6 @@ def audit(config: RunConfig, options: Options) -> int:
             raise
         if options.folder is not None:
             written(options.folder, lambda: write(cast(Path, options.folder) / "audit.json", found.as_dict()))
-    print(json.dumps(found.as_dict(), indent=2, allow_nan=False) if options.json else found.statement().rstrip("\n"))
+    text = wrapped(found.statement().rstrip("\n"))
+    print(json.dumps(found.as_dict(), indent=2, allow_nan=False) if options.json else text)
     return found.exit_status

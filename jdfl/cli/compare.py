@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import jdfl
 from jdfl.base import checks
+from jdfl.base.terminal import say
 from jdfl.cli import flags
 from jdfl.cli.running import begun, written
 from jdfl.engine.progress import announced
@@ -23,7 +24,7 @@ from jdfl.lab.settings import (
     from_yaml,
     to_yaml,
 )
-from jdfl.lab.table import wrapped
+from jdfl.lab.table import write as table
 from jdfl.results.summary import finite
 from jdfl.store import jobs, lease, manifest
 from jdfl.store.files import write
@@ -139,6 +140,7 @@ def _work(folder: Path, config: CompareConfig, options: Working, experiment: jdf
             with announced(False if options.quiet else None) as progress:
                 found = made.made(kept, progress)
             lease.note(folder, "ended")
+            say("writing tables and figures")
             written(folder, lambda: fill(found, folder, text, apart=(jobs.PLACE, jobs.ORIGIN)))
             kept.clear()
     except BaseException as error:
@@ -174,7 +176,7 @@ def _shown(found: Comparison, folder: Path, options: Working) -> int:
         content = {"folder": str(folder), **_content(found), "at_other_budgets": list(map(_content, found.views))}
         print(json.dumps(content, indent=2, allow_nan=False))
     else:
-        print(folder if options.quiet else f"{wrapped(found.table())}\nfolder: {folder}")
+        print(folder if options.quiet else f"{table(found.grid(), 'text', str(folder / 'table.md'))}\nfolder: {folder}")
     status = 3 if any(how.failure and how.short is None for how in found.tuned.values()) else 0
     for label, runs in found.results.items():
         for ending, words in BAD.items():

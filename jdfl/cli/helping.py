@@ -6,15 +6,14 @@ all kinds. A flag that stands before --help is explained in full: `--network --h
 """
 
 import re
-import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from jdfl.base import suggest
+from jdfl.base import suggest, terminal
+from jdfl.base.terminal import READABLE
 from jdfl.cli.schema import Flag, Node, prog_of
 from jdfl.problems import places
 
-_WIDEST = 100  # columns
 _FEW = 5  # entries of a list that are shown in full
 _MANY = 40  # kinds from which each has one line
 _LONGEST_VALUE = 16  # characters of what follows a flag, in the overview
@@ -22,12 +21,12 @@ _LONGEST_VALUE = 16  # characters of what follows a flag, in the overview
 
 def help_text(command: Node, listed: Sequence[Flag], asked: Sequence[str]) -> str:
     """The help of a command with these flags, or of those of them that are `asked` for."""
-    prog, width = prog_of(command), _columns()
+    prog, width = prog_of(command), min(READABLE, terminal.width())
     wanted = [word.partition("=")[0] for word in asked if word.startswith("--")]
     found = [flag for name in dict.fromkeys(wanted) for flag in listed if name in flag.names]
     if not found:
         about, _, examples = command["about"].partition("\n\nExample")
-        return "\n".join(_overview(prog, about, listed, width)) + f"\n\nexample{examples}\n"
+        return "\n".join([*_overview(prog, about, listed, width), "", "examples:", *_examples(examples, width), ""])
     lines = [f"The overview of all flags: {prog} --help", ""]
     for flag in found:
         lines += _kind(flag, listed, width) if _chosen(flag, asked) else _full(flag, width)
@@ -69,11 +68,32 @@ def _overview(prog: str, about: str, listed: Sequence[Flag], width: int) -> Iter
     kind = next(kind for kind in some.choices[::-1] if kind != "none")
     rows = {
         f"{prog} --{some.name} --help": "describes these kinds",
-        f"{prog} --{some.name} {kind} --help": "explains the flags of one of them",
+        f"{prog} --{some.name} {kind} --help": "explains one of them",
         f"{prog} --{first.name} --help": "explains a flag",
     }
     far = max(map(len, rows))
     yield from (f"  {command:<{far}}  {what}" for command, what in rows.items())
+
+
+def _examples(text: str, width: int) -> Iterator[str]:
+    """The examples of a command and what follows them, each below what it does where one does not fit beside it."""
+    lines, *others = text.partition(":\n")[2].split("\n\n")
+    lines = re.sub(r"\n {3,}(?!-)", "   ", re.sub(r"\n {3,}(?=-)", " ", lines))  # of an example in several lines
+    found = [re.split(" {2,}", line.strip(), maxsplit=1) for line in lines.split("\n")]
+    far = max(len(command) for command, *_ in found)
+    beside = all(4 + far + len(about) <= width for _, *texts in found for about in texts or [""])
+    for command, *texts in found:
+        if beside:
+            yield f"  {command:<{far}}  {''.join(texts)}".rstrip()
+            continue
+        yield from (line for about in texts for line in _wrapped(f"# {about}", width, 2))
+        whole = re.sub(r" (?![-|])", "\0", command)  # it is broken before flags only
+        *parts, last = textwrap.wrap(whole, width - 4, subsequent_indent="    ", break_on_hyphens=False)
+        yield from (f"  {part}".replace("\0", " ") for part in (*(f"{part} \\" for part in parts), last))
+    for part in others:
+        yield ""
+        head, *inner = part.split("\n") if "\n  " in part else [part]
+        yield from [*textwrap.wrap(head, width), *inner]
 
 
 def _owned(flag: Flag, choices: Iterable[Flag]) -> bool:
@@ -185,7 +205,7 @@ def catalogue(schema: Node, words: Sequence[str] = ()) -> str:
         heading: {name: node for name, node in nodes.items() if _has(words, name, f"{heading} {_about_kind(node)}")}
         for heading, nodes in groups.items()
     }
-    shown, width = [(heading, nodes) for heading, nodes in found.items() if nodes], _columns()
+    shown, width = [(heading, nodes) for heading, nodes in found.items() if nodes], min(READABLE, terminal.width())
     if not shown:
         entries = [f"{name} {node['about']}" for nodes in groups.values() for name, node in nodes.items()]
         known = re.findall(r"[\w-]{6,}", " ".join([*groups, *entries]))
@@ -209,18 +229,8 @@ def _has(words: Sequence[str], name: str, text: str) -> bool:
     return all(suggest.plain(word) in suggest.plain(name) or word.casefold() in text.casefold() for word in words)
 
 
-def _columns() -> int:
-    """The columns of the terminal, as far as they are used."""
-    return min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
-
-
 def _line(name: str, text: str, room: int) -> str:
     """The beginning of a text, without a title that only repeats the name."""
     title, _, rest = text.partition(": ")
     said = rest if rest and suggest.plain(title) == suggest.plain(name) else text
     return textwrap.shorten(said.removesuffix("."), room, placeholder=" ...", break_on_hyphens=False)
-
-
-def table(lines: dict[str, str], width: int, indent: str = "") -> str:
-    """A line for each name, with a text at the same column."""
-    return "".join(f"{indent}{name:<{width}}  {line}\n" for name, line in lines.items())

@@ -6,19 +6,16 @@ The lab is imported by those that need it, so that the others answer soon.
 import dataclasses
 import json
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from jdfl.base import checks
+from jdfl.base.terminal import wrapped
 from jdfl.cli.flags import Folders, Words
-from jdfl.cli.helping import table
 from jdfl.problems import places
 from jdfl.problems.fetch import SOURCES, fetch
 from jdfl.store import manifest
-
-_WIDTH = 80  # columns
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,26 +72,20 @@ def choose(options: Properties) -> int:
     if any(one.has for one in found):
         print(f"{len(found)} algorithms, by how many of {len(choosing.PROPERTIES)} properties they have:")
         for one in found:
-            print(_wrapped(f"  {one.name:<{width}}  {len(one.has):>2}  ", ", ".join(one.has)))
+            print(wrapped(", ".join(one.has), f"  {one.name:<{width}}  {len(one.has):>2}  "))
         return 0
     print(f"{len(fitting)} of {len(found)} algorithms fit" + (":" if fitting else "."))
     for one in fitting:
-        print(_wrapped(f"  {one.name:<{width}}  ", f"{one.title}; tune {', '.join(one.tuned) or 'nothing'}"))
+        print(wrapped(f"{one.title}; tune {', '.join(one.tuned) or 'nothing'}", f"  {one.name:<{width}}  "))
     if len(fitting) < len(found):
         print("\nthe others, by the first property that they lack:")
     groups: dict[str, list[Any]] = {}
     for one in found[len(fitting) :]:
         groups.setdefault(one.lacks.partition(":")[0], []).append(one)
     for lacking, members in sorted(groups.items(), key=lambda group: -len(group[1])):
-        print(_wrapped(f"  {lacking} ({len(members)}): ", ", ".join(one.name for one in members), "    "))
-        print(_wrapped("    ", f"{members[0].name}: {members[0].lacks.partition(': ')[2]}"))
+        print(wrapped(", ".join(one.name for one in members), f"  {lacking} ({len(members)}): ", "    "))
+        print(wrapped(f"{members[0].name}: {members[0].lacks.partition(': ')[2]}", "    "))
     return int(not fitting)
-
-
-def _wrapped(lead: str, text: str, indent: str | None = None) -> str:
-    """Text after a lead, in lines that fit a terminal."""
-    later = " " * len(lead) if indent is None else indent
-    return textwrap.fill(text, _WIDTH, initial_indent=lead, subsequent_indent=later, break_on_hyphens=False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -131,7 +122,8 @@ def data(options: Data) -> int:
         if names or options.to is not None:
             raise ValueError(f"Expected nothing after `jdfl data list`, got {names or options.to}.")
         found = {name: places.status(name) for name in places.NAMES}
-        print(json.dumps(found, indent=2) if options.json else table(found, max(map(len, found))).rstrip("\n"))
+        lines = (wrapped(status, f"{name:<{max(map(len, found))}}  ") for name, status in found.items())
+        print(json.dumps(found, indent=2) if options.json else "\n".join(lines))
         return 0
     if not names:
         raise ValueError(f"Expected names of datasets after `jdfl data fetch`, got none. Known: {', '.join(SOURCES)}.")

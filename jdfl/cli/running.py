@@ -15,6 +15,7 @@ from jdfl.algorithms.program import planned
 from jdfl.base import arguments
 from jdfl.base.run_keys import RunKey
 from jdfl.base.settings import Bound, Count
+from jdfl.base.terminal import say, wrapped
 from jdfl.config import RunConfig, budget_of, build, intended, ledger_of, run_key_of, settled, to_yaml
 from jdfl.config.yaml_text import flat, plain
 from jdfl.devices import processes
@@ -156,6 +157,8 @@ class Session:
         self.several = options.distributed or any(value is not None for value in joining)
         if self.several:
             processes.join(*joining)
+            if not processes.leads():
+                say("")
         self.options = options
         self.built = self.algorithm, self.problem, self.network, self.stop = build(config)
         check_settings(self.algorithm, self.problem, self.network)
@@ -275,7 +278,7 @@ class Session:
             return result, None
         summary = {"folder": str(folder), **views.summary}
         if not options.json:
-            print(folder if options.quiet else f"{summary_text(summary)}- folder: {folder}\n")
+            print(folder if options.quiet else wrapped(f"{summary_text(summary)}- folder: {folder}\n"))
         if result.ending in (*STATUSES, "budget"):
             print(f"jdfl: {result.reason}", file=sys.stderr)
         return result, summary

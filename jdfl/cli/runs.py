@@ -12,6 +12,7 @@ import numpy as np
 
 from jdfl.base import checks
 from jdfl.base.keys import key_file
+from jdfl.base.terminal import wrapped
 from jdfl.cli import flags
 from jdfl.cli.running import STATUSES, Running, Session, begun, status_of
 from jdfl.config import RunConfig, build, settled
@@ -123,7 +124,7 @@ def run(config: RunConfig, options: Options) -> int:
             if result.ending in CUTS:
                 break
     if len(summaries) > 1 and not (options.json or options.quiet):
-        print(spread_text(summaries), end="")
+        print(wrapped(spread_text(summaries)), end="")
     if options.json and summaries:
         print(json.dumps(summaries[0] if options.repeats == 1 else summaries, indent=2, allow_nan=False, default=str))
     return status

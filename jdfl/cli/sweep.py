@@ -1,18 +1,16 @@
 """`jdfl sweep`: runs over values of any settings, into one table."""
 
-import contextlib
 import dataclasses
 import json
 import shutil
 import sys
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
-from rich.console import Console
 
 from jdfl.base import checks
+from jdfl.base.terminal import say
 from jdfl.cli import flags
 from jdfl.cli.running import begun, written
 from jdfl.config import StudyConfig, from_yaml, ledger_of, to_yaml
@@ -22,7 +20,7 @@ from jdfl.engine.provenance import versions
 from jdfl.engine.result import BAD
 from jdfl.lab.points import REFUSED, field_of
 from jdfl.lab.study import Study, best_first, one_after_another, submitted, together, write_page
-from jdfl.lab.table import PM, Cell, Grid, fitted, markdown, rounded, wrapped
+from jdfl.lab.table import PM, Cell, Grid, markdown, rounded
 from jdfl.lab.table import write as write_text
 from jdfl.results.summary import finite
 from jdfl.store import jobs
@@ -114,11 +112,11 @@ def sweep(config: StudyConfig, options: Options) -> int:
 def _work(study: Study, options: Engines) -> int:
     """Run the remaining groups of a study, write and show it; returns the exit status."""
     _check(study.config, options)
-    folder, ledger = study.folder, ledger_of(study.config.base)
+    folder, ledger, engine = study.folder, ledger_of(study.config.base), _engine(options)
     origin = {"work": "study", "settings": jobs.name_of(to_yaml(study.config)), "versions": versions()}
     with jobs.opened(folder, origin, any_version=options.any_version, retry=options.retry) as kept:
         try:
-            with Room(ledger, folder) as room, _engine(options) as engine:
+            with Room(ledger, folder) as room:
                 try:
                     room.keep(study.intents)
                 except ValueError:  # without enough budget
@@ -127,6 +125,7 @@ def _work(study: Study, options: Engines) -> int:
                     raise
                 study.begin()
                 engine(kept, study.left)
+                say("writing the table and the page")
         except (KeyboardInterrupt, jobs.FailedJobsError) as error:
             study.end()
             error.add_note(f"finished groups are kept. To continue: jdfl resume {folder}")
@@ -158,23 +157,16 @@ def _check(config: StudyConfig, options: Engines) -> None:
     checks.one_of(config.base.metrics or tuple(REGISTRY), by=options.by)
 
 
-@contextlib.contextmanager
-def _engine(options: Engines) -> Generator[Any]:
-    """The engine of the options; groups are shown on stderr if it is a terminal."""
+def _engine(options: Engines) -> Any:
+    """The engine of the options, which says what group is under way."""
     if options.engine != "here":
-        yield submitted(options.engine, dict(_option(line) for line in options.engine_options))
-        return
-    console = Console(stderr=True, markup=False)
-    if options.quiet or not console.is_terminal:
-        yield one_after_another(options.max_seconds)
-        return
-    with console.status("beginning") as status:
-        yield one_after_another(
-            options.max_seconds,
-            lambda group, i, count: status.update(
-                f"group {i + 1} of {count}: {len(group.points)} points, {len(group.seeds)} seeds each"
-            ),
-        )
+        return submitted(options.engine, dict(_option(line) for line in options.engine_options))
+    return one_after_another(
+        options.max_seconds,
+        lambda group, i, count: say(
+            f"group {i + 1} of {count}: {len(group.points)} points, {len(group.seeds)} seeds each"
+        ),
+    )
 
 
 def _option(line: str) -> tuple[str, Any]:
@@ -212,7 +204,7 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
         names = [name for name in measured if name in (by, "rounds", "bytes")]
         heads, best = _cells(ranked.head(count), fields, names)
         notes = [f"The best {len(best)} of {len(rows)} points by {by}, means over seeds.", *([spent] if spent else [])]
-        return fitted(Grid(heads, [list(map(Cell, row)) for row in best], notes), 1 + len(fields))
+        return Grid(heads, [list(map(Cell, row)) for row in best], notes, range(1 + len(fields)))
 
     write(study.folder / "table.tex", write_text(few(len(ranked)), "latex"))
     write_page(study.folder / "report.html", study.config, table, measured, heads, rows, spent, left)
@@ -225,7 +217,7 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
     elif options.quiet:
         print(study.folder)
     else:
-        print(wrapped(write_text(few(_SHOWN), "text")), end="")
+        print(write_text(few(_SHOWN), "text", str(study.folder / "table.md")), end="")
         print(f"table:  {study.folder / 'results.parquet'}\npage:   {study.folder / 'report.html'}")
 
 

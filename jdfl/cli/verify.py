@@ -12,6 +12,7 @@ import pandas as pd
 
 import jdfl
 from jdfl.base import checks
+from jdfl.base.terminal import wrapped
 from jdfl.cli import compare, flags
 from jdfl.cli.running import Running, Session
 from jdfl.config import RunConfig, StudyConfig, from_yaml
@@ -75,12 +76,12 @@ def verify(folder: Path, config: RunConfig, options: Options) -> int:
     rounds = max(1, min(options.rounds, int(max(before["round"]))))
     again = _made_again(folder, config, options, rounds)
     for line in _changed(folder, again):
-        print(f"changed: {line}")
+        print(wrapped(f"changed: {line}"))
     both = sorted(set(before["round"]) & set(again.history["round"]))
     tables = [table.astype(float).set_index("round").loc[both] for table in (before, again.history)]
     different = _missing(before, again, rounds) or _first(*tables)
     if different:
-        print(f"NOT the same: {different}")
+        print(wrapped(f"NOT the same: {different}"))
     if different or damaged:
         return 1
     print(f"the same: {rounds} rounds, {len(again.history.columns)} numbers in each of their records, bit for bit")
@@ -97,7 +98,7 @@ def verify_jobs(folder: Path, options: Parts) -> int:
         found = list(islice(parts, options.parts))
     different = [one for one in found if one]
     for line in different:
-        print(f"NOT the same: {line}")
+        print(wrapped(f"NOT the same: {line}"))
     if different or damaged:
         return 1
     if not found:
@@ -116,12 +117,12 @@ def _damaged(folder: Path) -> bool:
         print("not checked: the files, without a manifest: it has not ended")
     else:
         for name in added:
-            print(f"not in the manifest: {name}")
+            print(wrapped(f"not in the manifest: {name}"))
         if not differing:
             print("the same: every file, as the manifest says")
         changed += differing
     for line in changed:
-        print(f"NOT the same: {line}")
+        print(wrapped(f"NOT the same: {line}"))
     return bool(changed)
 
 

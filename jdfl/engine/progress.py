@@ -15,7 +15,7 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from jdfl.base import checks
+from jdfl.base import checks, terminal
 from jdfl.devices import processes
 from jdfl.engine.callbacks import Callback
 from jdfl.engine.metrics import COUNTS
@@ -35,8 +35,8 @@ class Progress(Callback):
         result = jdfl.run(..., callbacks=[jdfl.Progress()])
 
     In a terminal it is one line that changes in place, in a notebook an output that is updated. Anywhere else, such as
-    the log of a cluster, nothing is written unless `lines` asks for it. Where a run has several processes, the first
-    one writes.
+    the log of a cluster, nothing is written unless `lines` asks for it; the command line writes a line every eight
+    seconds. Where a run has several processes, the first one writes.
 
     Args:
         label: The name shown in front, such as a method's; empty: none.
@@ -143,6 +143,7 @@ class _Terminal:
 
     def show(self, text: str, done: int, total: int | None, note: str) -> None:
         self._bar.update(self._task, description=_line(text, done, total, ""), completed=done, total=total, note=note)
+        terminal.say("")
         self._bar.start()
 
     def close(self) -> None:
@@ -185,7 +186,8 @@ def _screen(stream: TextIO | None, lines: float | None) -> _Terminal | _Lines | 
     if console.is_terminal:
         return _Terminal(console)
     if lines is None:
-        return None
+        written = stream is None and terminal.say("")
+        return _Lines(0.0, lambda line, done, _: terminal.say(line, new=not done)) if written else None
     return _Lines(float(lines), lambda line, *_: print(line, file=stream or sys.stderr, flush=True))
 
 

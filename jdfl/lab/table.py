@@ -15,23 +15,27 @@ Axes: T trials, k methods.
 
 import re
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import zip_longest
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
+from jdfl.base.terminal import width, wrapped
 from jdfl.engine.metrics import HIGHER_IS_BETTER, REGISTRY
 
 LEVEL = 0.95
 ALIKE = 1e-6  # relative difference up to which two values are the same: rounding in float32
 NONE = "–"
 USED = "budget used"  # the header of the shares of a budget, of runs that ended before it
-WIDTH = 80  # characters of a line in a terminal
 PM = "± 95 % CI"  # in headers of means: what ± is in every table, the half-width of the mean's confidence interval
 Format = Literal["text", "markdown", "latex"]
+_NAMED = 150  # characters of the names of columns that are not shown
+_TURNED = 3  # rows of a table that is turned, at most
+_LEAST = (24, 16, 10)  # characters of a header's lines, as few as needed
 
 
 def half_width(values: np.ndarray, level: float = LEVEL) -> float:
@@ -148,6 +152,7 @@ class Grid:
     headers: list[str]
     rows: list[list[Cell]]
     caption: list[str]  # sentences
+    vital: Collection[int] = (0, 1)  # columns that are shown where there is no room for all
 
 
 def column(
@@ -175,37 +180,96 @@ def column(
     return cells
 
 
-def fitted(grid: Grid, first: int = 1) -> Grid:
-    """The part of a table that a terminal shows.
+def fitted(grid: Grid, rest: str) -> tuple[list[str], list[str]]:
+    """The lines of a table that a terminal shows, and the sentences below it.
 
-    Empty columns are left out. Columns whose cells are all equal are in the caption, and so are the names of columns
-    that do not fit: the `first` ones stay, then means (headers with PM), then the others from the left.
+    Rows with values in other columns than those above are another table. Empty columns are left out, and those of equal
+    cells are in a line below. In a table that is too wide, headers and long texts have several lines. If it is still
+    too wide and has up to three rows, columns become rows; otherwise it has its vital columns, below each other, each
+    time beside the first column, then means (headers with PM), then the others from the left, as far as there is room.
+    A sentence says how many are in `rest` only.
     """
-    if not grid.rows:
-        return grid
-    columns = list(zip(grid.headers, map(list, zip(*grid.rows))))
-    caption, fitting, rest = list(grid.caption), set(range(min(first, len(columns)))), list[int]()
-    for place, (head, cells) in enumerate(columns[first:], first):
-        texts = {cell.text for cell in cells}
-        if len(texts) == 1 and len(cells) > 1 and PM not in head and not texts <= {"", NONE}:
-            caption.append(f"{head}: {cells[0].text} in all rows.")
-        elif not texts <= {"", NONE}:
-            rest.append(place)
-    widths = [2 + max(len(head), *(len(cell.text) + 2 * bool(cell.mark) for cell in cells)) for head, cells in columns]
-    size = sum(widths[place] for place in fitting) - 2
-    for place in sorted(rest, key=lambda one: (columns[one][0] != USED) + (PM not in columns[one][0])):
-        if size + widths[place] <= WIDTH or not fitting - set(range(first)):
-            fitting.add(place)
-            size += widths[place]
-    if more := [columns[place][0] for place in rest if place not in fitting]:
-        caption.append(f"Not shown here, but in files and pages: {', '.join(more)}.")
-    shown = sorted(fitting)
-    return Grid([grid.headers[i] for i in shown], [[row[i] for i in shown] for row in grid.rows], caption)
+    lines, left, frames = list[str](), dict[str, None](), _FORMATS["text"][1]
+    for rows in _alike(grid.rows) or [grid.rows]:
+        columns, alike = dict[int, list[str]](), list[str]()
+        for place, (head, *cells) in enumerate(zip(grid.headers, *rows)):
+            texts = {cell.text for cell in cells}
+            if not place or not rows or (texts - {"", NONE} and (len(texts) > 1 or len(cells) == 1 or PM in head)):
+                columns[place] = [head, *(frames[cell.mark].format(cell.text) for cell in cells)]
+            elif texts - {"", NONE}:
+                alike.append(f"{head}: {cells[0].text}")
+        tables, missing = _blocks(columns, grid.vital)
+        for one in tables:
+            lines += [*padded(one, rule=True), ""]
+        lines += [wrapped(f"In all {len(rows)} rows: {'; '.join(alike)}."), ""] if alike else []
+        left |= {grid.headers[place]: None for place in missing}
+    names = textwrap.shorten(", ".join(left), _NAMED, placeholder=" ...")
+    more = f"{len(left)} more column{'s are' if len(left) > 1 else ' is'} in {rest} ({names})."
+    return lines[:-1], [*grid.caption, *[more] * bool(left)]
 
 
-def write(grid: Grid, format: Format) -> str:
-    """The `grid` in a `format`, with its caption and what the marks of cells mean."""
-    grid = fitted(grid, first=2) if format == "text" else grid
+def _alike(rows: Sequence[list[Cell]]) -> list[list[list[Cell]]]:
+    """Rows in groups of those that have values in the same columns, or in half of those of another row."""
+    groups: list[tuple[set[int], list[list[Cell]]]] = []
+    for row in sorted(rows, key=lambda row: -sum(bool(cell.text) for cell in row)):
+        mine = {place for place, cell in enumerate(row) if cell.text} - {0}
+        found = next((group for group in groups if mine <= group[0] and 2 * len(mine) >= len(group[0])), None)
+        if found is None:
+            groups.append(found := (mine, []))
+        found[1].append(row)
+    place = {id(row): i for i, row in enumerate(rows)}
+    ordered = [sorted(members, key=lambda row: place[id(row)]) for _, members in groups]
+    return sorted(ordered, key=lambda members: place[id(members[0])])
+
+
+def _blocks(columns: Mapping[int, Sequence[str]], vital: Collection[int]) -> tuple[list[list[list[str]]], list[int]]:
+    """Columns, headers first, as tables that fit a terminal, and the places of those that are in none."""
+    room, (first, *others) = width(), columns
+    if _size(columns.values()) <= room:
+        return [list(map(list, zip(*columns.values())))], []
+    if len(columns[first]) <= 1 + _TURNED < len(columns):
+        turned = dict(enumerate(zip(*columns.values())))
+        return _blocks(turned, turned)
+    narrow = dict(columns)
+    for least in _LEAST:
+        for place, cells in columns.items():
+            narrow[place] = _narrowed(cells, least, room // (3 if place else 2))
+        if _size(narrow.values()) <= room:
+            break
+    means = {place for place in others if PM in columns[place][0] or columns[place][0] == USED}
+    order = sorted(others, key=lambda place: 0 if place in vital else 1 if place in means else 2)
+    blocks, left = [[first]], list[int]()
+    for place in order:
+        if _size(narrow[one] for one in (*blocks[-1], place)) <= room or len(blocks[-1]) == 1:
+            blocks[-1].append(place)
+        elif place in vital:
+            stems = [columns[one][0].rpartition(", ")[0] for one in (blocks[-1][-1], place)]
+            paired = stems[0] == stems[1] != "" and len(blocks[-1]) > 2  # the paper's number and ours
+            blocks.append([first, *([blocks[-1].pop()] if paired else []), place])
+        else:
+            left.append(place)
+    return [list(map(list, zip(*(narrow[place] for place in sorted(block))))) for block in blocks], sorted(left)
+
+
+def _narrowed(cells: Sequence[str], least: int, most: int) -> list[str]:
+    """Cells in lines of at most `most` characters, below a header in lines no longer than they or than `least`."""
+    longest = max(least, *(min(len(cell), most) for cell in cells[1:]))
+    head = textwrap.wrap(cells[0], longest, break_long_words=False, break_on_hyphens=False)
+    longest = max(map(len, [*head, *(cell[:most] for cell in cells[1:])]))
+    body = (textwrap.wrap(cell, longest, subsequent_indent="  ", break_on_hyphens=False) for cell in cells[1:])
+    return ["\n".join(head), *map("\n".join, body)]
+
+
+def _size(columns: Iterable[Sequence[str]]) -> int:
+    """Characters of a line of a table with these columns."""
+    return sum(2 + max(len(line) for cell in cells for line in cell.split("\n")) for cells in columns) - 2
+
+
+def write(grid: Grid, format: Format, rest: str = 'table("markdown")') -> str:
+    """The `grid` in a `format`, with its caption and what the marks of cells mean.
+
+    A text has what fits the terminal, as `fitted` says; `rest` says where everything else is.
+    """
     escaped, frames, meanings = _FORMATS[format]
     heads, caption = list(map(escaped, grid.headers)), list(map(escaped, grid.caption))
     rows = [[frames[cell.mark].format(escaped(cell.text)) for cell in row] for row in grid.rows]
@@ -220,27 +284,31 @@ def write(grid: Grid, format: Format) -> str:
     if format == "markdown":
         lines, caption = markdown(heads, rows, "---:"), [f"{line}  " for line in caption]
     else:
-        lines = padded([heads, *rows], rule=True)
+        lines, caption = fitted(grid, rest)
+        caption, legend = list(map(wrapped, caption)), wrapped(legend)
     return "\n".join([*lines, "", *caption, legend]).rstrip() + "\n"
 
 
 def padded(rows: Sequence[Sequence[str]], rule: bool = False) -> list[str]:
-    """Rows of cells as lines with aligned columns, perhaps with a rule below the first one."""
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return [lines[0], *["  ".join("-" * width for width in widths)] * rule, *lines[1:]]
+    """Rows of cells, which may have several lines, as lines with aligned columns, perhaps with a rule below the first.
+
+    Headers stand on the rule.
+    """
+    split = [[cell.split("\n") for cell in row] for row in rows]
+    widths = [max(len(line) for cell in column for line in cell) for column in zip(*split)]
+    lines: list[str] = []
+    for place, row in enumerate(split):
+        high = max(map(len, row))
+        cells = [cell if place else [""] * (high - len(cell)) + cell for cell in row]
+        lines += ["  ".join(map(str.ljust, line, widths)).rstrip() for line in zip_longest(*cells, fillvalue="")]
+        lines += ["  ".join("-" * one for one in widths)] * (rule and not place)
+    return lines
 
 
 def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], aligned: str = "---") -> list[str]:
     """The lines of a table in Markdown."""
     lines = [heads, ["---", *[aligned] * (len(heads) - 1)], *rows]
     return [f"| {' | '.join(line)} |" for line in lines]
-
-
-def wrapped(text: str) -> str:
-    """Text for a terminal: the sentences below a table in lines of 80 columns."""
-    how: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False, "drop_whitespace": True}
-    return "\n".join(line if len(line) <= WIDTH else textwrap.fill(line, WIDTH, **how) for line in text.split("\n"))
 
 
 def _marked_down(text: str) -> str:
