@@ -23,7 +23,7 @@ from jdfl.events import REGISTRY as ASYNCHRONOUS
 from jdfl.lab import charts
 from jdfl.lab.curves import AXES, BAND, LABELS, band, labelled
 from jdfl.lab.page import Chart, Code, Fold, Part, Section, Table, page
-from jdfl.lab.table import PM, half_width, rounded
+from jdfl.lab.table import PM, better, half_width, rounded
 from jdfl.privacy import Ledger
 from jdfl.privacy.report import upper, worth
 from jdfl.results.folder import TABLES, environment, read_run, tables
@@ -213,8 +213,8 @@ def _runs(entries: Iterable[_Entry]) -> list[_Run]:
 def _sections(entries: Sequence[_Entry]) -> Iterator[Section]:
     curves = _Curves(entries)
     first, *few = curves.metrics or [""]
-    result: list[Part] = [*_about(entries), curves.words, *([curves.chart(first, curves.axes)] if first else [])]
-    yield Section("Result", [*result, _final(entries)])
+    drawing: list[Part] = [curves.words, curves.chart(first, curves.axes)] if first else []
+    yield Section("Result", [*_conclusion(entries, first), *_about(entries), *drawing, _final(entries)])
     more: list[Part] = [Fold(name.replace("_", " "), [curves.chart(name, curves.axes[:2])]) for name in few]
     drawn = [(entry, entry.runs[0]) for entry in entries[:_NETWORKS]]
     if networks := [(entry, chart) for entry, run in drawn if (chart := _network(run)) is not None]:
@@ -240,6 +240,20 @@ def _sections(entries: Sequence[_Entry]) -> Iterator[Section]:
 def _apart(entries: Sequence[_Entry], parts: Iterable[tuple[_Entry, Part]]) -> list[Part]:
     """Parts about one entry each, below its label where there are several."""
     return [part if len(entries) == 1 else Fold(entry.label, [part]) for entry, part in parts]
+
+
+def _conclusion(entries: Sequence[_Entry], metric: str) -> Iterator[str]:
+    """What the runs reached, in a sentence; nothing is ranked, since they may differ in costs and were not tuned."""
+    ends = {
+        one.label: [float(run.history[metric].iloc[-1]) for run in one.runs if metric in run.history] for one in entries
+    }
+    known = {label: values for label, values in ends.items() if metric and values and np.isfinite(values).all()}
+    if known:
+        sign, name = better(metric), metric.replace("_", " ")
+        label = min(known, key=lambda label: sign * fmean(known[label]))
+        value = rounded(fmean(known[label]), half_width(np.array(known[label])))
+        most = f"{label} has the {'lowest' if sign > 0 else 'highest'} {name}, {value}" if len(entries) > 1 else ""
+        yield f"At the end {most or f'{name} is {value}'}" + ("; costs and tuning may differ." if most else ".")
 
 
 def _about(entries: Sequence[_Entry]) -> Iterator[str]:

@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -118,7 +119,12 @@ def test_bands_are_the_intervals_of_the_means(runs, tmp_path):
     assert both["low"] == pytest.approx([mean - half for mean, half in zip(means, halves)], rel=1e-4, abs=1e-4)
     assert both["high"] == pytest.approx([mean + half for mean, half in zip(means, halves)], rel=1e-4, abs=1e-4)
     assert other["low"] == other["high"]
-    assert "<h1>Steps</h1>" in path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    assert "<h1>Steps</h1>" in text
+    best = min(
+        np.mean([run.history["objective"].iloc[-1] for run in one.runs]) for one in read([*runs["two"], *runs["other"]])
+    )
+    assert f"has the lowest objective, {best:.2f}" in text[: text.index("<svg")]
     assert "epsilon" not in {x for x, _ in views([*runs["two"], *runs["private"]])}  # which not all runs have
 
 
