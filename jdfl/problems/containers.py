@@ -14,6 +14,7 @@ from jax.core import Tracer
 from scipy.sparse import csr_array, issparse
 
 from jdfl.base import checks
+from jdfl.base.names import labelled
 
 _NUMBERS = (
     "Encode text and categories as numbers, for example with pandas.get_dummies({name}, dtype=float); give dates as "
@@ -60,6 +61,53 @@ def table(name: str, value: Any, rank: int | None = 2) -> tuple[Any, tuple[str, 
     if array.dtype.kind == "f":
         _check_finite(name, array, columns)
     return array, columns
+
+
+def by_columns(X: Any, **given: Any) -> list[Any]:
+    """Features, and what is `given` of every example, where names of columns of X stand for these columns.
+
+    X is a table of pandas, or a dataset of Hugging Face, whose classes have names.
+    """
+    names = {key: one for key, one in given.items() if checks.is_a(one, str)}
+    of_hub = hasattr(X, "column_names") and hasattr(X, "with_format")
+    if of_hub and (checks.is_a(X, Mapping) or not hasattr(X, "select_columns") or not hasattr(X, "__len__")):
+        checks.refuse("X to be one datasets.Dataset", "X", X, "Choose a split, as in X['train'], that is not streamed.")
+    X = X if of_hub else labelled(X)
+    if not of_hub and not (names and hasattr(X, "iloc") and hasattr(X, "columns")):
+        return [X, *given.values()]
+    known = list(X.column_names if of_hub else X.columns)
+    for key, one in names.items():
+        checks.one_of(known, "It is the name of a column of X, or an array.", **{key: one})
+    rest = [one for one in known if one not in names.values()]
+    if not of_hub:
+        return [X[rest], *(X[one] if key in names else one for key, one in given.items())]
+    taken = {key: _of_hub(key, X, [one]) for key, one in names.items()}
+    return [_of_hub("X", X, rest), *(taken.get(key, one) for key, one in given.items())]
+
+
+def _of_hub(name: str, data: Any, columns: list[str]) -> Any:
+    """Columns of a dataset of Hugging Face: a table of pandas, or one array, such as of images."""
+    kinds = {column: data.features[column] for column in columns}
+    if all(type(kind).__name__ in ("Value", "ClassLabel") for kind in kinds.values()):
+        found = data.select_columns(columns).to_pandas()
+        if name == "X":
+            return found
+        own, classes = found[columns[0]].to_numpy(), getattr(kinds[columns[0]], "names", None)
+        if classes is None:
+            return own
+        if not np.isin(own, range(len(classes))).all():
+            raise ValueError(
+                f"Expected a class in every row of {name}, got {columns[0]} with rows that have none (-1). Leave these "
+                "rows out, with filter()."
+            )
+        return np.array(classes)[own.astype(int)]
+    if len(columns) != 1:
+        raise ValueError(
+            f"Expected columns of numbers in {name}, or a single one of arrays, got {', '.join(columns)[:200]}. Choose "
+            f"columns, as in {name}.select_columns(['image', 'label'])."
+        )
+    wide = {"dtype": np.float64} if "float64" in repr(kinds[columns[0]]) else {}
+    return data.with_format("numpy", **wide)[:][columns[0]]
 
 
 def _check_finite(name: str, array: Any, columns: tuple[str, ...]) -> None:

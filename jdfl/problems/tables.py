@@ -26,7 +26,7 @@ from jdfl.problems.classify import (
     standardised,
     with_test,
 )
-from jdfl.problems.containers import column, table
+from jdfl.problems.containers import by_columns, column, table
 from jdfl.problems.least_squares import linear_regression
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression
@@ -69,10 +69,12 @@ def from_arrays(
 
     Args:
         X: Features [N, p]: a NumPy array, nested lists, a pandas DataFrame, a SciPy sparse matrix, a JAX array or a
-            torch tensor. Columns of text or categories are refused; encode them first, for example with
-            pandas.get_dummies. With partition = "given", a list of such tables [q_i, p], one for every node.
-        y: Labels or targets [N], in any of these containers; a single column [N, 1] is accepted as well. Labels may be
-            text, numbers or truth values. They are numbered in sorted order, and `problem.class_names` keeps them. With
+            torch tensor, or a datasets.Dataset of Hugging Face. Columns of text or categories are refused; encode them
+            first, for example with pandas.get_dummies. With partition = "given", a list of such tables [q_i, p], one
+            for every node.
+        y: Labels or targets [N], in any of these containers; a single column [N, 1] is accepted as well. Or the name
+            of a column of a table X, which is no feature then. Labels may be text, numbers or truth values. They are
+            numbered in sorted order, and `problem.class_names` keeps them. With
             partition = "given", a list of such arrays [q_i].
         nodes: Number of nodes; None: one for every client or given part, otherwise 20.
         task: Whether y has classes or numbers; None: text, truth values and at most 20 different whole numbers are
@@ -82,8 +84,8 @@ def from_arrays(
             by label or target and cut into shards; one node per client; or as given.
         alpha: Concentration > 0 of the Dirichlet partition: small values give nodes with few classes.
         shards_per_node: Number of shards of every node, at least 1.
-        clients: The client of every example [N], text or numbers, which gives one node per client in sorted order. With
-            partition = "given", the names [m] of the nodes.
+        clients: The client of every example [N], text or numbers, or the name of a column of X, which gives one node
+            per client in sorted order. With partition = "given", the names [m] of the nodes.
         test: Features [M, p] and labels [M] of a test set; None: a share of the examples is held out.
         test_fraction: Share of every class to hold out for testing, in [0, 1). Equal rows stay together, so that no
             test example has been trained on, and no client loses all of its examples.
@@ -185,7 +187,10 @@ def taken_in(
     if partition == "given":
         features, targets, clients, names, columns, headings = _given(X, y, nodes, clients, rank)
     else:
-        X = labelled(X)
+        if checks.is_a(test, tuple | list) and len(test) == 2:
+            more: dict[str, Any] = {"clients": clients} if checks.is_a(clients, str) else {}
+            test = by_columns(test[0], **{"test[1]": test[1]}, **more)[:2]
+        X, y, clients = by_columns(X, y=y, clients=clients)
         headings, clients = labels_of(X, axis=1), aligned("clients", clients, labels_of(X), "X")
         features, targets, columns = _pair(("X", "y"), X, y, rank)
         if clients is not None and partition == "iid":
