@@ -103,7 +103,7 @@ class ADMM(OverLinks):
     """Weight rho of the constraint of a link."""
     relaxation: Relaxation = 0.5
     """Weight alpha of the new values of the links' variables."""
-    lr: Positive = 0.2
+    lr: StepSize = 0.2
     """Step size of the inner steps."""
     inner: Count = struct.field(pytree_node=False, default=10)
     """Steps towards the proximal operator; each shrinks the error by 1 + lr w or more, w being the quadratic weight."""

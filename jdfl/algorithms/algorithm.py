@@ -70,7 +70,8 @@ class Algorithm:
     their amount of computation, `columns` those that need column-stochastic mixing matrices, `late` those that accept
     delayed messages, and `mixes` those that multiply by W, which must not expand then. `asynchronous` marks methods
     without rounds (see `jdfl.events`). `exact` marks methods that
-    converge to the optimum with a constant step size and full gradients. `personal` is "models" for methods whose nodes
+    converge to the optimum with a constant step size and full gradients, and `divides_by_lr` those that schedules with
+    a step size of zero do not suit. `personal` is "models" for methods whose nodes
     keep different models, which metrics and stop rules then evaluate instead of their mean; "parameters" for those that
     only keep the parameters outside the problem's shared part; and "" for those that aim at consensus. `objective` is
     "mean" for methods that minimise the mean of the nodes' objectives f_i and refuse networks on which they would not,
@@ -94,6 +95,7 @@ class Algorithm:
     asynchronous: ClassVar[bool] = False
     objective: Any = "mean"  # ClassVar, or a field of Objective
     exact: ClassVar[bool] = False
+    divides_by_lr: ClassVar[bool] = False
     personal: ClassVar[Personal] = ""
     noise_by: ClassVar[str] = ""
     unsent: ClassVar[str] = ""

@@ -44,7 +44,7 @@ class Around(Algorithm):
     needs, codes, phi, channels = (_theirs(name) for name in ("needs", "codes", "phi", "channels"))
     uneven, columns, late, mixes = (_theirs(name) for name in ("uneven", "columns", "late", "mixes"))
     noise_by, unsent, attackers = (_theirs(name) for name in ("noise_by", "unsent", "attackers"))
-    exact, personal, objective = _theirs("exact"), _theirs("personal"), _theirs("objective")
+    exact, personal, objective, divides_by_lr = map(_theirs, ("exact", "personal", "objective", "divides_by_lr"))
     params, visible, held, mass = (_theirs(name) for name in ("params", "visible", "held", "mass"))
     node_weights, minimises, plan, prepare = (_theirs(n) for n in ("node_weights", "minimises", "plan", "prepare"))
     sparsity, examples, message_bits = (_theirs(name) for name in ("sparsity", "examples", "message_bits"))

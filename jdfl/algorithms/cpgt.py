@@ -18,8 +18,9 @@ everything that was sent. The paper may mix copies before they move, or move the
 
 The privacy analysis is our own. It compares two datasets that differ in one node's whole local loss, given all messages
 and therefore all copies. If gradients have l2 norm at most G, including the regulariser, then the node's y differs by
-g_i alone, at most 2 G, and x_i by lr times the sum of these over k rounds, at most 2 G lr k. With the factor sqrt(n)
-between l2 and l1, the two messages of round k together spend a pure epsilon of
+g_i alone, at most 2 G, and x_i by lr times the sum of these over k rounds, at most 2 G lr k (with a schedule 2 G times
+the sum of the step sizes of these rounds). With the factor sqrt(n) between l2 and l1, the two messages of round k
+together spend a pure epsilon of
 
     2 G sqrt(n) (lr k / (noise_x decay^k) + 1 / (noise_y decay^k)).
 
@@ -44,7 +45,7 @@ from jdfl.algorithms.dpdo import at, check_gradients, faint, unclaimed, upwards
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round
-from jdfl.base import checks, struct
+from jdfl.base import checks, schedules, struct
 from jdfl.base.marking import bounded
 from jdfl.base.settings import Fraction, Positive, Provenance, StepSize
 from jdfl.base.streams import Stream
@@ -72,6 +73,7 @@ class Plan(NamedTuple):
 
     x: Array | None  # [T] scales of the noise on parameters; None: no noise
     y: Array | None  # [T] scales of the noise on trackers
+    rates: Array | None = None  # [T] bounds on step sizes that follow a schedule
 
 
 @struct.dataclass
@@ -131,7 +133,8 @@ class CPGT(Algorithm):
                 f"Expected noise that {dtype.name} can represent in all {steps} rounds, got decay = {self.decay!r}, "
                 f"with which it is zero from round {lost[0]} on. Give a decay closer to 1, or run fewer rounds."
             )
-        return Plan(*jnp.asarray(scales))
+        x, y = jnp.asarray(scales)
+        return Plan(x, y, schedules.bounds(self.lr, steps))
 
     def init(self, round: Round) -> State:
         """Start from x = xhat = the initial parameters, which all neighbours know, and the private y = g(x)."""
@@ -164,8 +167,8 @@ class CPGT(Algorithm):
         """The guarantee of all messages for one node's whole local loss, replaced by another."""
         if self.gradients.clip is None:
             return unclaimed()
-        scales = np.stack([np.asarray(one, float) for one in plan])
-        change = changes(self, problem, scales.shape[1])
+        scales = np.stack([np.asarray(one, float) for one in plan[:2]])
+        change = changes(self, problem, scales.shape[1], plan.rates)
         return Guarantee(
             unit="node",
             adjacency="replace-one",
@@ -180,10 +183,11 @@ class CPGT(Algorithm):
         )
 
 
-def changes(algorithm: CPGT, problem: Problem, steps: int) -> np.ndarray:
+def changes(algorithm: CPGT, problem: Problem, steps: int, rates: Array | None = None) -> np.ndarray:
     """The largest l1 change of a node's x and y [2, T] under other local data, given all messages (on the host).
 
-    Raises ValueError where gradients have no clip.
+    `rates` [T] are bounds on step sizes that follow a schedule; None: those of the algorithm. Raises ValueError where
+    gradients have no clip.
     """
     clip, norm = algorithm.gradients.clip, algorithm.gradients.norm
     if clip is None:
@@ -192,8 +196,11 @@ def changes(algorithm: CPGT, problem: Problem, steps: int) -> np.ndarray:
             'Gradients(clip=..., per="batch").'
         )
     gradient = 2 * float(clip) * stretch(norm, "l1", problem.n)
-    lr = float(upwards(np.asarray(float(algorithm.lr)), np.dtype(problem.dtype)))  # at least the device's value
-    return gradient * np.stack([lr * np.arange(steps), np.ones(steps)])
+    rates = schedules.bounds(algorithm.lr, steps) if rates is None else rates
+    if rates is None:
+        lr = float(upwards(np.asarray(float(algorithm.lr)), np.dtype(problem.dtype)))  # at least the device's value
+        return gradient * np.stack([lr * np.arange(steps), np.ones(steps)])
+    return gradient * np.stack([np.append(0.0, np.cumsum(np.asarray(rates, float))[:-1]), np.ones(steps)])
 
 
 def calibrated(algorithm: CPGT, problem: Problem, steps: int, epsilon: float) -> CPGT:

@@ -66,7 +66,7 @@ class DADMM(_Dual):
     provenance: ClassVar[Provenance] = ("from memory",)
     penalty: Positive = 0.25
     """Weight c of the constraint of a link."""
-    lr: Positive = 0.2
+    lr: StepSize = 0.2
     """Step size of the inner steps."""
     inner: Count = struct.field(pytree_node=False, default=10)
     """Steps towards a node's minimiser; each shrinks the error by at least 1 + lr w, w being the quadratic weight."""

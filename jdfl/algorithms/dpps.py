@@ -69,6 +69,7 @@ class Schedule(NamedTuple):
 
     scales: Array  # [T] factors on the rates
     certified: Array | None  # [T] S_t, a bound on distances between nodes
+    rates: Array | None = None  # [T] bounds on step sizes that follow a schedule
 
     def scale(self, k: Array) -> Array:
         """The factor on the rates in round k []."""

@@ -52,6 +52,7 @@ class GUT(Algorithm):
     """Share of the tracked update of the neighbours; 0 is D-PSGD."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "GUT"
+    divides_by_lr: ClassVar[bool] = True
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 
     def init(self, round: Round) -> State:

@@ -58,6 +58,7 @@ class KGT(Algorithm):
     start: Literal["zero", "mean"] = struct.field(pytree_node=False, default="zero")
     """Begin with corrections of zero (the practical choice), or the mean gradient less the own one (Algorithm 1)."""
     title: ClassVar[str] = "K-GT"
+    divides_by_lr: ClassVar[bool] = True
     exact: ClassVar[bool] = True
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)

@@ -14,14 +14,16 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm, codec_of
-from jdfl.algorithms.round import Round, RoundContext, StepCounts, parts
+from jdfl.algorithms.round import Round, RoundContext, StepCounts, in_round, parts
 from jdfl.algorithms.statement import METHODS, built_in, of_jdfl
-from jdfl.base import checks, struct
+from jdfl.base import checks, schedules, struct
 from jdfl.network import Network
 from jdfl.network.late import Mail
 from jdfl.network.links import Sizes
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
+
+_ABOVE_ZERO = "Give a schedule that ends above 0, such as optax.cosine_decay_schedule(0.1, 300, alpha=0.01)."
 
 
 class Waiting(NamedTuple):
@@ -64,7 +66,7 @@ class Program:
     def init(self, problem: Problem, context: RoundContext) -> tuple[Any, StepCounts]:
         """The state before round 0, and its counts."""
         round = self.round(problem, context, {})
-        state = self.algorithm.init(round)
+        state = in_round(self.algorithm, round).init(round)
         if context.graph.late is not None:
             mail = jax.eval_shape(lambda: self._stepped(state, {}, problem, context)[0].mail)
             state = Waiting(state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), mail))
@@ -78,7 +80,7 @@ class Program:
 
     def _stepped(self, state: Any, mail: dict[str, Any], problem: Problem, context: RoundContext) -> tuple[Round, Any]:
         round = self.round(problem, context, mail)
-        return round, self.algorithm.step(state, round)
+        return round, in_round(self.algorithm, round).step(state, round)
 
     def round(self, problem: Problem, context: RoundContext, mail: dict[str, Any] | None = None) -> Round:
         """The round of a moment; `mail` has the delayed messages by channel, none by default."""
@@ -168,10 +170,14 @@ class Program:
 def planned(algorithm: Algorithm | Program, problem: Problem, network: Network, steps: int) -> Program:
     """The algorithm with what it computes on the host before a run of `steps` rounds, such as a noise schedule.
 
-    Raises ValueError for fewer than one round, and for settings without such a schedule.
+    Raises ValueError for fewer than one round, for settings without such a schedule, and for a step size that is not
+    finite or negative in one of the rounds.
     """
     checks.integer(1, steps=steps)
     settings = algorithm.algorithm if isinstance(algorithm, Program) else algorithm
+    least = min((float(one.values(steps).min()) for one in schedules.schedules(settings)), default=1.0)
+    if settings.divides_by_lr and least == 0:
+        checks.refuse(f"step sizes > 0 for {settings.title}, which divides by them", "min lr(k)", least, _ABOVE_ZERO)
     plan, why = settings.plan, ""
     if type(settings).plan is Algorithm.plan or built_in(settings):
         return Program(settings, plan(problem, network, int(steps)), float(steps))

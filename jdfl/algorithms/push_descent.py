@@ -16,7 +16,7 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import MODEL, Channel, Round
-from jdfl.base import marking
+from jdfl.base import marking, schedules
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped, stretch
 from jdfl.problems import Problem
@@ -88,7 +88,8 @@ class OverPushSum(Algorithm):
         """The noise schedule, on the host before a run."""
         scales, d = decays(self.milestones, self.decay, steps), self.carried(problem)
         start = None if problem.start is None else problem.start[:d]
-        return self.dpps.plan(network, self._bounds(scales, d), scales, d, start)
+        rates = schedules.bounds(getattr(self, self.rate), steps)
+        return self.dpps.plan(network, self._bounds(scales, rates, d), scales, d, start)._replace(rates=rates)
 
     def carried(self, problem: Problem) -> int:
         """The number of parameters that the protocol sends."""
@@ -103,7 +104,7 @@ class OverPushSum(Algorithm):
         schedule = round.ready
 
         def claim(problem: Problem, _: int) -> Guarantee:
-            bounds = self._bounds(np.asarray(schedule.scales, float), self.carried(problem))
+            bounds = self._bounds(np.asarray(schedule.scales, float), schedule.rates, self.carried(problem))
             clip = "" if self.gradients.clip is None else f"{float(self.gradients.clip):g}"
             clipping = f"{self.gradients.norm} clipping of every node's shared gradient to {clip}"
             return self.dpps.guarantee(schedule, bounds, clipping)
@@ -111,11 +112,12 @@ class OverPushSum(Algorithm):
         eps = eps if self.gradients.clip is None else marking.bounded(eps)  # by the clip, which is applied last
         return self.dpps.step(state, eps, round, claim)
 
-    def _bounds(self, scales: np.ndarray, d: int) -> np.ndarray | None:
+    def _bounds(self, scales: np.ndarray, rates: Array | None, d: int) -> np.ndarray | None:
         """The largest l1 norm of a perturbation in every round [T]; None where nothing bounds it."""
         if self.gradients.clip is None:
             return None
-        rate, clip = float(getattr(self, self.rate)), float(self.gradients.clip)
+        rate = float(getattr(self, self.rate)) if rates is None else np.asarray(rates, float)
+        clip = float(self.gradients.clip)
         bounds = rate * scales * stretch(self.gradients.norm, "l1", d) * clip
         return np.append(0.0, bounds)[:-1] if self.carried_over else bounds
 

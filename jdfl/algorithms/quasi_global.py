@@ -64,6 +64,7 @@ class QGDSGDm(Algorithm):
     """Take Nesterov's form of the step."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "QG-DSGDm"
+    divides_by_lr: ClassVar[bool] = True
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 
     def init(self, round: Round) -> State:

@@ -19,7 +19,7 @@ from jax import Array, lax
 from jax.extend.core import get_opaque_trace_state
 
 from jdfl.arrays import ops
-from jdfl.base import checks, marking, struct
+from jdfl.base import checks, marking, schedules, struct
 from jdfl.base.marking import sent
 from jdfl.base.streams import Keys, Stream, each
 from jdfl.codecs import Codec, Dense, Wire, round_trip, transmit
@@ -838,6 +838,11 @@ class Round:
         data, weight = marking.rows((problem.data, problem.weight), (self.problem.data, self.problem.weight))
         problem = replace(problem, data=data, weight=weight)
         return replace(self, context=context, problem=problem, prepared=ready, trace=trace, rows=rows, turns=turns)
+
+
+def in_round(algorithm: T, round: Round) -> T:
+    """The algorithm as its step sees it: with the values of this round in place of schedules."""
+    return schedules.at(algorithm, lambda one: one(round.k).astype(round.problem.dtype))
 
 
 def exact(codec: Codec, x: Array) -> bool:

@@ -14,7 +14,8 @@ from jax.extend.core import ClosedJaxpr
 
 from jdfl.algorithms import descent
 from jdfl.algorithms.gradients import PRIVATE
-from jdfl.algorithms.round import Round, RoundContext, StepTrace
+from jdfl.algorithms.round import Round, RoundContext, StepTrace, in_round
+from jdfl.base.schedules import schedules
 from jdfl.base.streams import Keys, Stream
 from jdfl.network import Graph
 from jdfl.privacy.flow import RECORDS, WEIGHTS, Flow, Label, Value, leaking, private, reveals
@@ -193,12 +194,14 @@ def _has_others(one: Any) -> bool:
 
 
 def _holds_arrays(algorithm: Any, problem: Problem) -> bool:
-    """Whether an optimizer, which is somebody's own in a built-in method, too, uses arrays that it was not given."""
-    if (optimizer := getattr(algorithm, "optimizer", None)) is None:
+    """Whether optimizer or step-size schedules, somebody's own in a built-in method, use arrays they were not given."""
+    optimizer, own = getattr(algorithm, "optimizer", None), schedules(algorithm)
+    if optimizer is None and not own:
         return False
 
     def once(x: Any) -> Any:
-        return descent.update(optimizer, 0.1, x, descent.begin(optimizer, 0.1, x), x)
+        rates = [one(jnp.int32(0)) for one in own]
+        return descent.update(optimizer, 0.1, x, descent.begin(optimizer, 0.1, x), x), rates
 
     flow = Flow()
     flow.walk(jax.make_jaxpr(once)(np.zeros((1, problem.n), problem.dtype)), [Value()])
@@ -260,12 +263,14 @@ def _traced(algorithm: Any, problem: Problem, plan: Any) -> tuple[tuple[StepTrac
 
     def begin(problem: Problem, keys: Keys) -> Any:
         traces[0] = StepTrace()
-        state = algorithm.init(round(problem, keys, traces[0]))
+        here = round(problem, keys, traces[0])
+        state = in_round(algorithm, here).init(here)
         return state, algorithm.params(state)
 
     def advance(state: Any, problem: Problem, keys: Keys) -> Any:
         traces[1] = StepTrace()
-        new = algorithm.traced_step(state, round(problem, keys, traces[1]))
+        here = round(problem, keys, traces[1])
+        new = in_round(algorithm, here).traced_step(state, here)
         return new, algorithm.params(new)
 
     started, (state, _) = jax.make_jaxpr(begin, return_shape=True)(problem, keys)

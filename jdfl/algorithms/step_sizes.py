@@ -15,6 +15,7 @@ import scipy.sparse.linalg as spla
 from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import checks
+from jdfl.base.schedules import Largest
 from jdfl.network.graph import Network
 from jdfl.network.tables import to_scipy
 from jdfl.problems import LinearRegression, Problem
@@ -38,7 +39,8 @@ class AddingUp(Algorithm):
         for the others. Larger step sizes may converge. Proven to diverge, for least squares with gradients of all
         examples (see the methods' files): lr > (5 + 3 W_ii) / (4 L_i) at some node i for EXTRA, lr > (3 + 2 / (1 +
         lambda_min(W))) / (2 L) for the others. Clipped gradients belong to another function, for which there is no
-        bound.
+        bound. Of a
+        schedule the largest value is compared, and is never refused: what is proven is about constant step sizes.
         """
         super().check(problem, network)
         if self.gradients.clip is not None:
@@ -52,7 +54,8 @@ class AddingUp(Algorithm):
         else:
             name, safe = "2 / L", 2 / largest
             limit, fatal = "(3 + 2 / (1 + lambda_min(W))) / (2 L)", (3 + 2 / max(lowest, 1e-6)) / (2 * local.max())
-        if lr > fatal and self.gradients.batch is None and isinstance(problem, LinearRegression):
+        constant = self.gradients.batch is None and not isinstance(self.lr, Largest)
+        if lr > fatal and constant and isinstance(problem, LinearRegression):
             raise ValueError(
                 f"Expected lr <= {limit} = {fatal:.3g}, beyond which {self.title} diverges on least squares, got lr = "
                 f"{lr!r}. Give lr < {name} = {safe:.3g}, for which it converges."

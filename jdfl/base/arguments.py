@@ -23,6 +23,7 @@ from jax.core import Tracer
 from numpy.typing import ArrayLike
 
 from jdfl.base import checks, suggest
+from jdfl.base.schedules import StepSizeSchedule
 from jdfl.base.settings import Bound, documentation, marks, options_of
 
 P = ParamSpec("P")
@@ -40,6 +41,7 @@ _LONG = 10_000  # entries beyond which a list is not checked one by one: functio
 _WORDS = {
     "Algorithm": "an algorithm",
     "Any": "anything",
+    "Callable": "a function",
     "Checkpoint": "a checkpoint",
     "Codec": "a codec",
     "Graph": "a Graph",
@@ -143,6 +145,9 @@ def inherits(name: str, value: object, base: type, expected: str, remedy: str) -
 def _check_bounds(name: str, value: Any, annotation: Any) -> None:
     """Raise ValueError for a number, or numbers in a list, outside the interval of the annotation."""
     options = options_of(annotation)
+    if isinstance(value, StepSizeSchedule):
+        value.values(1, name)
+        return
     for option in options:
         if get_origin(option) is tuple and checks.is_a(value, tuple | list):
             for i, one in enumerate(value):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from types import SimpleNamespace, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from jax import Array
@@ -93,7 +93,11 @@ Count: TypeAlias = Annotated[int, Bound(f"[1, {MOST}]")]
 Natural: TypeAlias = Annotated[int, Bound(f"[0, {MOST}]")]
 Tries: TypeAlias = Annotated[int, Bound("[1, inf)")]  # counted on the host
 Seed: TypeAlias = Annotated[int, Bound("[0, inf)")]
-StepSize: TypeAlias = Annotated[Positive, Doc("Step size.")]
+if TYPE_CHECKING:
+    _OfRound: TypeAlias = Any  # a step sees its value
+else:
+    _OfRound = Callable[[Any], Any]
+StepSize: TypeAlias = Annotated[float | Array | _OfRound, Bound("(0, inf)"), Doc("Step size.")]
 
 
 def defaults(function: Callable[..., Any]) -> SimpleNamespace:

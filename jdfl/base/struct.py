@@ -6,6 +6,7 @@ algorithm. Structures registered with their own flattening functions compare the
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
@@ -13,6 +14,7 @@ import jax
 import numpy as np
 
 from jdfl.base import suggest
+from jdfl.base.schedules import StepSizeSchedule
 
 T = TypeVar("T")
 
@@ -60,6 +62,7 @@ def dataclass(cls: type[T]) -> type[T]:
     for one in dataclasses.fields(made):
         names[one.metadata.get("pytree_node", True)].append(one.name)
     leaves, static = names[True], names[False]
+    made = _scheduling(made) if "lr" in leaves else made
 
     def children(value: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         return tuple(getattr(value, name) for name in leaves), tuple(getattr(value, name) for name in static)
@@ -75,6 +78,20 @@ def dataclass(cls: type[T]) -> type[T]:
     made.__jdfl_struct__ = True
     made.replace = _replace
     return made
+
+
+def _scheduling(cls: Any) -> Any:
+    """The class, which keeps a function given as its step size `lr` as a schedule."""
+    original: Any = cls.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, /, *args: Any, **named: Any) -> None:
+        original(self, *args, **named)
+        if callable(self.lr) and not isinstance(self.lr, StepSizeSchedule):
+            object.__setattr__(self, "lr", StepSizeSchedule(self.lr))
+
+    cls.__init__ = init
+    return cls
 
 
 def _replace(self: Any, **changes: Any) -> Any:

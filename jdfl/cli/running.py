@@ -161,7 +161,7 @@ class Session:
                 say("")
         self.options = options
         self.built = self.algorithm, self.problem, self.network, self.stop = build(config)
-        check_settings(self.algorithm, self.problem, self.network)
+        check_settings(self.algorithm, self.problem, self.network, config.steps)
         self.planned = planned(self.algorithm, self.problem, self.network, config.steps)
         self.config = settled(config, self.algorithm)
         self.accounting: Any = {"delta": config.privacy.delta, "accounting": config.privacy.accounting}

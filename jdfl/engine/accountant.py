@@ -348,7 +348,7 @@ def paths(
         ValueError: For settings that do not go together, and for metrics that the problem cannot give.
     """
     network = paired(problem, network)
-    check_settings(algorithm, problem, network)
+    check_settings(algorithm, problem, network, steps)
     program = planned(algorithm, problem, network, steps)
     chosen = metrics_module.default_metrics(problem) if metrics is None else metrics_module.resolve(metrics, problem)
     programs = traced(algorithm, problem, program.plan)

@@ -261,7 +261,7 @@ def _checked(
                     planned_already[known] = check_run(one, problem, network, steps, every, stop)
                     check_counters(network, steps)
                 else:
-                    check_settings(one, problem, network)
+                    check_settings(one, problem, network, steps)
                     planned_already[known] = planned(one, problem, network, steps)
             made.append(planned_already[known])
     return made

@@ -25,12 +25,13 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
 from jdfl.algorithms.program import Program, planned
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import Round, in_round
 from jdfl.algorithms.statement import some_context
 from jdfl.base import checks, marking
 from jdfl.base.keys import key_data, key_digest
 from jdfl.base.names import Alike
 from jdfl.base.run_keys import RunKey
+from jdfl.base.schedules import StepSizeSchedule
 from jdfl.devices.processes import Portion
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
@@ -178,7 +179,10 @@ def _lines(path: str, value: Any, known: dict[int, tuple[str, Any]]) -> Iterator
     inner: Iterable[tuple[str, Any]] = ()
     if isinstance(value, Alike | Portion):  # of a portion every process has its own nodes' rows
         return
-    if isinstance(value, np.ndarray | jax.Array):
+    if isinstance(value, StepSizeSchedule):
+        text = f"{_name(type(value))}, with the checksum {_digest(jax.make_jaxpr(value)(jnp.int32(0)))}"
+        inner = [("function", value.function)]
+    elif isinstance(value, np.ndarray | jax.Array):
         text = _array(value)
     elif checks.is_a(value, np.generic | np.dtype | bool | int | float | str | None):
         text = str(value)
@@ -273,10 +277,12 @@ def computed(program: Program, problem: Problem, network: Network, others: Seque
         return Round(context=context, problem=problem, prepared=algorithm.prepared(problem, context, plan))
 
     def begin(algorithm: Any, plan: Any, problem: Problem) -> Any:
-        return algorithm.init(round(algorithm, plan, problem))
+        here = round(algorithm, plan, problem)
+        return in_round(algorithm, here).init(here)
 
     def advance(state: Any, algorithm: Any, plan: Any, problem: Problem) -> Any:
-        new = algorithm.traced_step(state, round(algorithm, plan, problem))
+        here = round(algorithm, plan, problem)
+        new = in_round(algorithm, here).traced_step(state, here)
         return new, algorithm.params(new)
 
     def links_of(network: Network) -> Any:
@@ -286,10 +292,15 @@ def computed(program: Program, problem: Problem, network: Network, others: Seque
     going, (_, params) = jax.make_jaxpr(advance, return_shape=True)(state, method, plan, data)
     value = jax.make_jaxpr(lambda problem, w: problem.values(w))(data, params)
     made = [started, going, value, jax.make_jaxpr(links_of)(links)]
+    return _digest(*made, *(jax.make_jaxpr(function)(params, data) for function in others))
+
+
+def _digest(*programs: ClosedJaxpr) -> str:
+    """The digest of what programs compute."""
     total = hashlib.sha256()
-    for one in [*made, *(jax.make_jaxpr(function)(params, data) for function in others)]:
+    for one in programs:
         _write(total, one)
-    return total.hexdigest()[:16]
+    return total.hexdigest()[:_SHORT]
 
 
 def _shape(leaf: Any) -> Any:

@@ -20,6 +20,7 @@ from jdfl.base import arguments, checks
 from jdfl.base.backend import Form, backend, offered
 from jdfl.base.names import shown
 from jdfl.base.run_keys import RunKey
+from jdfl.base.schedules import largest
 from jdfl.base.settings import Bound, Positive
 from jdfl.devices import processes
 from jdfl.devices.layout import Devices, mesh_of
@@ -129,11 +130,14 @@ class Plan:
         return computed(self.program, self.problem, self.network, self.metrics)
 
 
-def check_settings(algorithm: Algorithm, problem: Problem, network: Network) -> None:
-    """Check an algorithm's settings against their annotations, one another, the problem and the network: ValueError."""
+def check_settings(algorithm: Algorithm, problem: Problem, network: Network, steps: int = 1) -> None:
+    """Check an algorithm's settings against their annotations, one another, the problem and the network: ValueError.
+
+    A step size that is a schedule is checked by its largest value in `steps` rounds.
+    """
     stepping.check_paired(problem, network)
     arguments.settings(algorithm)
-    algorithm.check(problem, network)
+    largest(algorithm, steps).check(problem, network)
 
 
 def check_run(
@@ -170,7 +174,7 @@ def check_run(
             "jdfl.DPSGD or jdfl.SGP."
         )
     arguments.settings(algorithm)  # as check_settings, but warnings name the caller of `run`
-    algorithm.check(problem, network)
+    largest(algorithm, steps).check(problem, network)
     if stop is not None:
         arguments.settings(stop)
         stop.check()

@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl.algorithms.round import Prepared, Round
-from jdfl.base import struct
+from jdfl.base import schedules, struct
 from jdfl.base.marking import sent
 from jdfl.base.streams import Keys
 from jdfl.events.event import Event, Instant, Neighbours, Notes
@@ -97,6 +97,8 @@ def _run(
 def happen(method: "AsyncMethod", tables: dict[str, Any], kind: int, event: Event, weight: Array) -> dict[str, Any]:
     """The tables after events of one kind that touch different rows, or only read the same."""
     what, (row, present) = method.kinds[kind], (event.row, event.present)
+    count: Any = event.instant.count
+    method = schedules.at(method, lambda one: jax.vmap(one)(count)[:, None].astype(event.problem.dtype))  # [b, 1]
 
     def taken(c: int) -> Any:
         touch = what.touches[c]

@@ -118,7 +118,7 @@ def _check(algorithm: Any, asked: frozenset[str], traced: bool) -> None:
 
 def _reason(algorithm: Any, network: Any, traced: bool) -> str:
     try:
-        check_settings(algorithm, _problem(), network)
+        check_settings(algorithm, _problem(), network, _ROUNDS)
         if traced:
             check_run(algorithm, _problem(), network, _ROUNDS, 1, None)
     except ValueError as error:

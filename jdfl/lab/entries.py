@@ -161,7 +161,7 @@ class Plan:
         try:
             with quiet():
                 for trial in self.different if trials is None else trials:
-                    check_settings(self.at(point), trial.problem, trial.network)
+                    check_settings(self.at(point), trial.problem, trial.network, self.steps)
         except ValueError:
             return False
         return True
@@ -189,7 +189,7 @@ def plans(methods: Mapping[str, Any], terms: Terms) -> dict[str, Plan]:
                 check_run(plan.at(first), trial.problem, trial.network, steps, terms.every, terms.stop)
                 check_counters(trial.network, steps)
                 for point in others if plan.given else ():
-                    check_settings(plan.at(point), trial.problem, trial.network)
+                    check_settings(plan.at(point), trial.problem, trial.network, steps)
     fields = {path for plan in found.values() for path in plan.grid}
     for path in () if tune is None else tune.grids:
         checks.one_of(sorted(fields), "No method tunes another field; give it as Entry(..., tune=...).", grids=path)
@@ -324,8 +324,8 @@ def laid(
     derived = ("tuning",)
     fields: Iterable[str] = getattr(algorithm.__class__, "tuned", ()) if own is None else own
     for path in fields:
-        if path == "lr" and hasattr(optimizer, "update"):
-            continue  # a transformation with its own rate
+        if path == "lr" and (hasattr(optimizer, "update") or (own is None and callable(algorithm.lr))):
+            continue  # a transformation with its own rate, or a schedule
         present = _present(label, algorithm, path)
         given = (grids if own is None else own).get(path)
         in_curvature = given is None and path == "lr" and optimizer is None

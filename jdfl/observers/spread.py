@@ -23,7 +23,7 @@ from scipy.sparse import csgraph
 from jdfl.algorithms.algorithm import codec_of
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.program import Program
-from jdfl.algorithms.round import RoundContext, To, exact
+from jdfl.algorithms.round import RoundContext, To, exact, in_round
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
 from jdfl.codecs import Dense
@@ -253,7 +253,7 @@ class _Rounds:
     def _begin(self, given: Array | None, columns: int) -> tuple[Any, Log]:
         setting = self._setting(columns)
         round = self._round(setting, stepping.initial_round(setting), given)
-        return self.algorithm.init(round), round.log
+        return in_round(self.algorithm, round).init(round), round.log
 
     def _step(self, state: Any, k: Array, given: Array | None, columns: int) -> tuple[Any, Log, RoundContext]:
         setting = self._setting(columns)
@@ -261,7 +261,7 @@ class _Rounds:
         if context.graph.late is not None:
             raise NoMapError("messages of its network may be late")
         round = self._round(setting, context, given)
-        new = self.algorithm.step(state, round)
+        new = in_round(self.algorithm, round).step(state, round)
         return stepping.kept(state, new, context), round.log, context
 
 

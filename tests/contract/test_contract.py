@@ -127,6 +127,16 @@ def test_places_of_nodes_and_empty_slots_mean_nothing(row: Row):
     np.testing.assert_array_equal(play(row, row.algorithm, empty=0.0)[1], here)
 
 
+@pytest.mark.rotated(24)
+def test_a_schedule_is_its_number_in_every_round(row: Row):
+    if not isinstance(lr := getattr(row.algorithm, "lr", None), float):
+        return
+    half = ROUNDS // 2
+    fallen = play(row, replace(row.algorithm, lr=lambda k: jnp.where(k < half, lr, lr / 2)))[1]
+    np.testing.assert_allclose(fallen[:half], played(str(row))[1][:half], rtol=1e-12, atol=1e-12)
+    assert np.abs(fallen[-1] - played(str(row))[1][-1]).max() > 1e-9
+
+
 def test_consensus_at_the_solution_is_a_fixed_point(row: Row):
     problem = make_problem(row, noise=0.0)
     begin = row.consensus_state
