@@ -16,7 +16,7 @@ from jax import Array, lax
 
 from jdfl.algorithms.round import Claim, Round, RoundContext
 from jdfl.arrays import ops
-from jdfl.base import marking, struct
+from jdfl.base import checks, marking, struct
 from jdfl.base.backend import backend
 from jdfl.base.settings import Count, Only, Positive, marks
 from jdfl.base.streams import Stream, each
@@ -37,6 +37,10 @@ _REPEATED = (
     'sampling = "subset" or "poisson" does'
 )
 _AT_ONCE = 2**24  # numbers in the single-example gradients that are formed at a time
+_ONE_CLIP = (
+    "An adaptive clip would be a noisy release more in every round, which is not accounted for: choose one with public "
+    "data. In place of l2 clips C_l per layer give the root of the sum of C_l^2, which has their sensitivity."
+)
 _FEW = 64  # terms that are added at once
 _MOST_ROUNDING = 0.1  # of a sensitivity
 _PASSES = "a record counts in all releases of its node, although a pass over the data uses it in only one of them"
@@ -100,6 +104,12 @@ class Gradients:
     """Neighbouring datasets differ in a record that is replaced, or one that is added or removed."""
     noisy: Literal["always", "communicating"] = struct.field(pytree_node=False, default="always")
     """Which gradients are noisy: all, or only those that follow an exchange of messages."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for clips that follow the data or differ between layers."""
+        clip: Any = self.clip  # JAX may put anything in its place
+        if type(clip) in (str, dict, list, tuple):
+            checks.refuse("one number for all rounds and parameters", "clip", clip, _ONE_CLIP)
 
     def prepare(self, problem: Problem, context: RoundContext) -> Ready:
         """The norms of the features, where clipping all examples needs them, and the key of "epochs".

@@ -6,7 +6,6 @@ algorithm. Structures registered with their own flattening functions compare the
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
@@ -57,12 +56,13 @@ def dataclass(cls: type[T]) -> type[T]:
 
     A class that has `_repr_html_` keeps its own `__repr__`, too.
     """
+    if not hasattr(cls, "__post_init__"):
+        cls.__post_init__ = _keep_schedule  # pyright: ignore[reportAttributeAccessIssue]
     made: Any = suggest.init(dataclasses.dataclass(frozen=True, repr=not hasattr(cls, "_repr_html_"))(cls))
     names: dict[bool, list[str]] = {True: [], False: []}
     for one in dataclasses.fields(made):
         names[one.metadata.get("pytree_node", True)].append(one.name)
     leaves, static = names[True], names[False]
-    made = _scheduling(made) if "lr" in leaves else made
 
     def children(value: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         return tuple(getattr(value, name) for name in leaves), tuple(getattr(value, name) for name in static)
@@ -80,18 +80,10 @@ def dataclass(cls: type[T]) -> type[T]:
     return made
 
 
-def _scheduling(cls: Any) -> Any:
-    """The class, which keeps a function given as its step size `lr` as a schedule."""
-    original: Any = cls.__init__
-
-    @functools.wraps(original)
-    def init(self: Any, /, *args: Any, **named: Any) -> None:
-        original(self, *args, **named)
-        if callable(self.lr) and not isinstance(self.lr, StepSizeSchedule):
-            object.__setattr__(self, "lr", StepSizeSchedule(self.lr))
-
-    cls.__init__ = init
-    return cls
+def _keep_schedule(self: Any) -> None:
+    """Keep a function given as the step size `lr` as a schedule."""
+    if callable(lr := getattr(self, "lr", None)) and not isinstance(lr, StepSizeSchedule):
+        object.__setattr__(self, "lr", StepSizeSchedule(lr))
 
 
 def _replace(self: Any, **changes: Any) -> Any:

@@ -104,6 +104,9 @@ def test_schedules_that_cannot_be_meant_are_refused():
         (lambda: run(jdfl.DPSGD(lr=lambda k: 0.1 if k < 3 else 0.2)), "lr(k)", "jnp.where"),
         (lambda: run(jdfl.DPSGD(lr=lambda: 0.1)), "lr(k)", "TypeError"),
         (lambda: run(jdfl.DPSGD(lr=lambda k: 0.0)), "lr = 0.0"),
+        (lambda: jdfl.Gradients(clip="adaptive"), "clip = 'adaptive'"),
+        (lambda: jdfl.Gradients(clip={"bias": 1.0}), "clip = {'bias': 1.0}"),
+        (lambda: run(jdfl.DPSGD(lr=[0.1] * M)), "lr", "all nodes"),
         (lambda: run(jdfl.KGT(lr=curve)), "K-GT", "lr(k) = 0.0"),
     )
     run(jdfl.KGT(lr=curve), 6)
