@@ -175,7 +175,7 @@ def planned(algorithm: Algorithm | Program, problem: Problem, network: Network, 
     """
     checks.integer(1, steps=steps)
     settings = algorithm.algorithm if isinstance(algorithm, Program) else algorithm
-    least = min((float(one.values(steps).min()) for one in schedules.schedules(settings)), default=1.0)
+    least = min((float(schedules.values(one, steps).min()) for one in schedules.schedules(settings)), default=1.0)
     if settings.divides_by_lr and least == 0:
         checks.refuse(f"step sizes > 0 for {settings.title}, which divides by them", "min lr(k)", least, _ABOVE_ZERO)
     plan, why = settings.plan, ""

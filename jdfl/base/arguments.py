@@ -23,8 +23,9 @@ from jax.core import Tracer
 from numpy.typing import ArrayLike
 
 from jdfl.base import checks, suggest
-from jdfl.base.schedules import StepSizeSchedule
+from jdfl.base.schedules import values
 from jdfl.base.settings import Bound, documentation, marks, options_of
+from jdfl.base.struct import StepSizeSchedule
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -146,7 +147,7 @@ def _check_bounds(name: str, value: Any, annotation: Any) -> None:
     """Raise ValueError for a number, or numbers in a list, outside the interval of the annotation."""
     options = options_of(annotation)
     if isinstance(value, StepSizeSchedule):
-        value.values(1, name)
+        values(value, 1, name)
         return
     for option in options:
         if get_origin(option) is tuple and checks.is_a(value, tuple | list):

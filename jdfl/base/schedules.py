@@ -1,11 +1,10 @@
 """Step sizes that depend on the round: functions of its number, such as the schedules of optax.
 
-A dataclass of settings (`jdfl.base.struct`) keeps a function given as `lr` as a `StepSizeSchedule`. `at` puts a number
-in its place: the value of a round where a step is traced, and the largest value where settings are checked.
+A dataclass of settings keeps a function given as `lr` as a `jdfl.base.struct.StepSizeSchedule`. `at` puts a number in
+its place: the value of a round where a step is traced, and the largest value where settings are checked.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import jax
@@ -14,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from jdfl.base import checks
+from jdfl.base.struct import StepSizeSchedule
 
 T = TypeVar("T")
 _AT_ONCE = 2**20  # rounds
@@ -24,34 +24,22 @@ _REMEDY = (
 )
 
 
-@jax.tree_util.register_static
-@dataclass(frozen=True)
-class StepSizeSchedule:
-    """A step size that is a function of the round, which counts from 0; it is part of the compiled program."""
-
-    function: Callable[[Any], Any]
-
-    def __call__(self, k: Array) -> Array:
-        """The value in round k []."""
-        with jax.numpy_dtype_promotion("standard"):  # optax mixes integers and floats
-            return jnp.asarray(self.function(jnp.asarray(k, int)))  # int64 where floats may have 64 bits, too
-
-    def values(self, steps: int, name: str = "lr") -> np.ndarray:
-        """The values in the first rounds [steps], on the host; ValueError unless all are finite and not negative."""
-        checks.integer(1, steps=steps)
-        try:
-            hash(self.function)
-            like = jax.eval_shape(self, jax.ShapeDtypeStruct((), jnp.int32))
-        except Exception as error:  # whatever the function does
-            said = f"{type(error).__name__}: {checks.message(error).partition(chr(10))[0]}"
-            raise ValueError(f"Expected {name}(k) to be a number in every round k, got {said}. {_REMEDY}") from error
-        if like.shape or like.dtype.kind not in "fiu":
-            checks.refuse("one number in every round", f"{name}(k)", like, _REMEDY)
-        rounds = [jnp.arange(first, min(steps, first + _AT_ONCE)) for first in range(0, steps, _AT_ONCE)]
-        found = np.concatenate([np.asarray(jax.jit(jax.vmap(self))(some), float) for some in rounds])
-        for k in np.flatnonzero(~((found >= 0) & np.isfinite(found)))[:1]:
-            checks.refuse("a finite number >= 0 in every round", f"{name}({k})", float(found[k]), _REMEDY)
-        return found
+def values(schedule: StepSizeSchedule, steps: int, name: str = "lr") -> np.ndarray:
+    """The values of a schedule in the first rounds [steps], on the host; ValueError unless finite and not negative."""
+    checks.integer(1, steps=steps)
+    try:
+        hash(schedule.function)
+        like = jax.eval_shape(schedule, jax.ShapeDtypeStruct((), jnp.int32))
+    except Exception as error:  # whatever the function does
+        said = f"{type(error).__name__}: {checks.message(error).partition(chr(10))[0]}"
+        raise ValueError(f"Expected {name}(k) to be a number in every round k, got {said}. {_REMEDY}") from error
+    if like.shape or like.dtype.kind not in "fiu":
+        checks.refuse("one number in every round", f"{name}(k)", like, _REMEDY)
+    rounds = [jnp.arange(first, min(steps, first + _AT_ONCE)) for first in range(0, steps, _AT_ONCE)]
+    found = np.concatenate([np.asarray(jax.jit(jax.vmap(schedule))(some), float) for some in rounds])
+    for k in np.flatnonzero(~((found >= 0) & np.isfinite(found)))[:1]:
+        checks.refuse("a finite number >= 0 in every round", f"{name}({k})", float(found[k]), _REMEDY)
+    return found
 
 
 class Largest(float):
@@ -72,7 +60,7 @@ def at(tree: T, value: Callable[[StepSizeSchedule], Any]) -> T:
 
 def largest(tree: T, steps: int) -> T:
     """The tree with the largest value in the first rounds in place of every schedule; ValueError for invalid ones."""
-    return at(tree, lambda one: Largest(one.values(steps).max()))
+    return at(tree, lambda one: Largest(values(one, steps).max()))
 
 
 def bounds(value: Any, steps: int) -> Array | None:
@@ -82,7 +70,7 @@ def bounds(value: Any, steps: int) -> Array | None:
     """
     if not _is_schedule(value):
         return None
-    found = value.values(steps)
+    found = values(value, steps)
     return jnp.asarray(found + _ROUNDING * found.max())
 
 

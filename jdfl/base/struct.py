@@ -10,12 +10,25 @@ from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jdfl.base import suggest
-from jdfl.base.schedules import StepSizeSchedule
 
 T = TypeVar("T")
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class StepSizeSchedule:
+    """A step size that is a function of the round, which counts from 0; it is part of the compiled program."""
+
+    function: Callable[[Any], Any]
+
+    def __call__(self, k: jax.Array) -> jax.Array:
+        """The value in round k []."""
+        with jax.numpy_dtype_promotion("standard"):  # optax mixes integers and floats
+            return jnp.asarray(self.function(jnp.asarray(k, int)))  # int64 where floats may have 64 bits, too
 
 
 def field(*, pytree_node: bool = True, per_node: bool | Callable[[Any], bool] = False, **options: Any) -> Any:

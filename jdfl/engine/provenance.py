@@ -31,7 +31,7 @@ from jdfl.base import checks, marking
 from jdfl.base.keys import key_data, key_digest
 from jdfl.base.names import Alike
 from jdfl.base.run_keys import RunKey
-from jdfl.base.schedules import StepSizeSchedule
+from jdfl.base.struct import StepSizeSchedule
 from jdfl.devices.processes import Portion
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
