@@ -19,6 +19,7 @@ not repeat what is done with the same settings, code and libraries, unless it is
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,8 +33,9 @@ from typing import Any
 from rich.console import Console
 
 from experiments import ledger, pages
-from experiments.common import compile_sooner, cut_off, mortal
+from experiments.common import compile_sooner, cut_off, mortal, reflowed
 from experiments.gallery import Experiment, experiments, write_index
+from jdfl.base.terminal import wrapped
 from jdfl.engine.provenance import total, versions
 from jdfl.store import jobs, manifest
 from jdfl.store.files import placed
@@ -112,6 +114,7 @@ class Scripts:
             self._running.remove(process)
         seconds = round(time.monotonic() - started, 1)
         text = log.read_text(encoding="utf-8", errors="replace")
+        text = re.sub(r"(?m)^ *\d+ s  .*\n", "", text)  # signs of life
         log.write_text(text.replace(str(folder), str(self._kept.folder)), encoding="utf-8")
         said: dict[str, Any] = {"command": " ".join(["python", *command]), "status": status, "seconds": seconds}
         said["processor"] = processor
@@ -160,7 +163,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line names; returns the exit status."""
     known = {one.name: one for one in experiments()}
     parser = argparse.ArgumentParser(
-        prog="python -m experiments", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m experiments",
+        description=reflowed(__doc__ or ""),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="+", help="all, list, index, pages, or names of experiments")
     parser.add_argument("--quick", action="store_true", help="small versions, 20 to 30 minutes for all on two cores")
@@ -176,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.retry < 0:
         parser.error(f"Expected --retry >= 0, got {given.retry}.")
     if given.names == ["list"]:
-        print("\n".join(f"{one.name:<24}{one.title}" for one in known.values()))
+        print("\n".join(wrapped(one.title, f"{one.name:<24}") for one in known.values()))
         return 0
     if given.names == ["pages"]:
         print("filled in:", *(path.name for path in pages.write()))

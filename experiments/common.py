@@ -116,7 +116,9 @@ def options(
     flags: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Options:
     """Read the command line that all experiments share, and cache compiled programs for the next one."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=reflowed(description), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     few = min(few, seeds)
     parser.add_argument("--quick", action="store_true", help="a small version that ends in a few minutes")
     parser.add_argument("--seeds", type=int, help=f"number of seeds; {seeds}, with --quick {few}, if not given")
@@ -133,6 +135,12 @@ def options(
     _runs.clear()
     say("computing")
     return Options(quick, number, out, given)
+
+
+def reflowed(text: str) -> str:
+    """The paragraphs of a docstring in lines that fit the terminal; indented ones stay as they are."""
+    parts = (part if part.startswith("  ") else " ".join(part.split()) for part in text.split("\n\n"))
+    return wrapped("\n\n".join(parts))
 
 
 def refuse(message: str) -> NoReturn:
