@@ -78,7 +78,7 @@ def use_cache() -> None:
     JAX does not write entries atomically: one that another process is writing, or was killed while writing, cannot be
     read and is compiled again, silently.
     """
-    if os.environ.get("JDFL_CACHE", "") == "0" or jax.config.jax_compilation_cache_dir:
+    if os.environ.get("JDFL_CACHE", "") == "0" or getattr(jax.config, "jax_compilation_cache_dir"):  # noqa: B009
         return
     try:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jdfl" / "xla"
