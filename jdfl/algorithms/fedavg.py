@@ -8,8 +8,7 @@ Decentralized Data, 2017 (Algorithm 1).
     x <- mean of y_i over S
 
 The network plays no part: clients exchange messages with the server only, one in each direction. The paper weights
-clients by their numbers of examples (`weighting="examples"`); "equal" minimises mean_i f_i, like the other methods
-here.
+clients by their numbers of examples (`weighting="examples"`); "equal" minimises mean_i f_i, like other methods.
 
 Missing neighbours: clients have none; networks with faults are refused.
 
