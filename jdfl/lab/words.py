@@ -298,7 +298,7 @@ def of_comparison(of: "Comparison") -> tuple[str, list[list[str]], list[str]]:
 
 
 class Costs(Tabled, pd.DataFrame):
-    """The table of `Comparison.at`, of which Python shows means with intervals and the columns that differ."""
+    """The table of `Comparison.at`. Python shows its means with intervals, and the columns that differ."""
 
     @property
     def _constructor(self) -> Any:

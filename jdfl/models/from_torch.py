@@ -183,7 +183,7 @@ def translated(model: Any, examples: Sequence[np.ndarray], standardise: bool) ->
     try:
         graph = fx.Tracer().trace(model)
     except Exception as error:
-        _refuse(f"{type(model).__name__}, of which torch.fx says: {checks.message(error)[:300].rstrip('.')}")
+        _refuse(f"{type(model).__name__}, for which torch.fx reports: {checks.message(error)[:300].rstrip('.')}")
     steps: list[Any] = []
     known: dict[Any, _At] = {}
 
