@@ -267,7 +267,7 @@ def _pair(data: Any, partition: Split, asked: list[str]) -> tuple[Any, Any] | No
             X, y = [one[0] for one in parts], [one[1] for one in parts]
             return (X, y) if names is None else (dict(zip(names, X)), dict(zip(names, y)))
     elif _is_pair(data):
-        if labels_of(data[0], axis=1) is not None:
+        if not isinstance(data[1], str) and labels_of(data[0], axis=1) is not None:
             table("X", labelled(data[0]), None)  # refuses columns by their names
         kind = getattr(labelled(data[1]), "dtype", None) or np.asarray(data[1]).dtype
         return (data[0], data[1]) if asked or getattr(kind, "kind", "") in tuple("SUO") else None
