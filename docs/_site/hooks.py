@@ -17,6 +17,7 @@ from jdfl.algorithms import GROUPS, REGISTRY
 _NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)
 _TABLES = {
     "<!-- table of algorithms -->": pages.table,
+    "<!-- table of groups -->": pages.groups,
     "<!-- table of attacks -->": robustness.table,
     "<!-- table of crashes -->": robustness.crashes,
 }

@@ -13,7 +13,7 @@ import algorithm_fields
 import formulas
 from examples import command, example, python
 
-from jdfl.algorithms import REGISTRY
+from jdfl.algorithms import GROUPS, REGISTRY
 
 _LINKS = {  # parts of an annotation -> what the reference has of it
     "Gradients": "jdfl.algorithms.gradients.Gradients",
@@ -113,6 +113,15 @@ def table() -> str:
         costs = known[name]
         link = f"[{_cell(': '.join(_about(kind)).rstrip('.'))}](algorithms/{name}.md)"
         rows.append(f"| {link} | `{kind.__name__}` | {_sent(costs)} | {costs['gradients']:g} |")
+    return "\n".join(rows)
+
+
+def groups() -> str:
+    """All algorithms by the groups of `jdfl list`."""
+    rows = ["| methods for | |", "| --- | --- |"]
+    for group, kinds in GROUPS.items():
+        links = (f"[{_cell(REGISTRY[name]().title)}](algorithms/{name}.md)" for name in kinds.split())
+        rows.append(f"| {group} | {', '.join(links)} |")
     return "\n".join(rows)
 
 
