@@ -33,7 +33,7 @@ def wrapped(text: str, lead: str = "", indent: str | None = None) -> str:
     for line in f"{lead}{text}".split("\n"):
         plain = line.lstrip(" ")
         own = " " * (len(lead) or len(line) - len(plain) + 2 * plain.startswith("- "))
-        how = {"break_on_hyphens": False, "break_long_words": False}
+        how: Any = {"break_on_hyphens": False, "break_long_words": False}
         later = own if indent is None else indent
         lines += [line] if len(line) <= room else textwrap.wrap(line, room, subsequent_indent=later, **how)
     return "\n".join(lines)

@@ -135,7 +135,7 @@ def keep(jobs: Jobs, group: Group) -> None:
 
 
 def one_after_another(
-    max_seconds: float | None = None, tell: Callable[[Group, int, int], None] = lambda group, done, count: None
+    max_seconds: float | None = None, tell: Callable[[Group, int, int], object] = lambda group, done, count: None
 ) -> Engine:
     """An engine that runs groups in this process, one after another, and starts none after `max_seconds`.
 
