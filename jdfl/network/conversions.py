@@ -1,6 +1,6 @@
 """Networks from edge lists, networkx graphs and matrices, and back to networkx. NumPy on the host."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 import networkx as nx
@@ -344,6 +344,8 @@ def _entries(name: str, given: Any) -> tuple[sp.csr_array, Arcs, Names | None]:
         checks.refuse(f"{name} to be a matrix of numbers", name, given, remedy)
     given, names = labelled(given), None
     if not sp.issparse(given):
+        if checks.is_a(given, Mapping):
+            checks.refuse(f"{name} to be a matrix of numbers", name, given, "Make one with pandas.DataFrame(...).")
         checks.plain_array("Pass a matrix of numbers.", **{name: given})
         given = aligned(name, given, labels_of(given), f"the rows of {name}", axis=1)
         if (rows := labels_of(given)) is not None and type(rows).__name__ != "RangeIndex":
