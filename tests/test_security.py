@@ -69,7 +69,7 @@ def test_names_are_text_in_a_terminal(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("jdfl.cli.sweep._number", lambda value: ODD if isinstance(value, float) else str(value))
     args = ["sweep", *tiny, "--algorithm", "d-psgd", "--stop", "none", "--steps", "2", "--over", "algorithm.lr=.1,.2"]
     assert main(args) == 0
-    assert capsys.readouterr().out.count(ODD) == 2
+    assert ODD in capsys.readouterr().out
 
 
 def test_a_name_is_no_formula_of_a_spreadsheet(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ _LAYERS: dict[
     "Identity": ("identity", "", {}),
 }
 _REASONS = {
-    "dropout": "It draws random numbers, which no problem of jdfl has: leave it out, or call eval() on it.",
+    "dropout": "It draws random numbers, which no problem of jdfl has: leave it out, or call its method eval.",
     "batchnorm": "It keeps running averages, which are no parameters and belong to no node: use torch.nn.GroupNorm.",
 }
 

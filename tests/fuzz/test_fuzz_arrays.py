@@ -34,7 +34,7 @@ def masks(array: Any) -> list[Any]:
 
 DOORS: dict[str, Callable[[Any, Any], Any]] = {
     "arrays": lambda x, y: jdfl.from_arrays(x, y, nodes=2),
-    "arrays, their test set": lambda x, y: jdfl.from_arrays(X, Y, nodes=2, test=(x, y)),
+    "arrays, their test set": lambda x, y: jdfl.from_arrays(X + 1, Y, nodes=2, test=(x, y)),
     "arrays by node": lambda x, y: jdfl.from_arrays([X, x], [Y, y], partition="given"),
     "a loss": lambda x, y: jdfl.from_loss(squared, np.zeros(3), (x, y), nodes=2, test=None),
     "a model": lambda x, y: jdfl.from_model(USUAL["model"](), x, y, nodes=2),
