@@ -277,7 +277,7 @@ def grid(rows: Sequence[Row]) -> Grid:
     """
     columns = {one.column: False for one in rows}
     columns |= {one.column: True for one in rows if one.paper is not None or one.column.endswith(_STUDY)}
-    vital = list[int]()  # what the paper has, and ours beside it
+    vital = list[int]()  # the paper's numbers, and ours
     cells = {(one.case, one.column): one for one in rows}
     heads = ["case"]
     for column, published in columns.items():

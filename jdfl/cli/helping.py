@@ -76,7 +76,7 @@ def _overview(prog: str, about: str, listed: Sequence[Flag], width: int) -> Iter
 
 
 def _examples(text: str, width: int) -> Iterator[str]:
-    """The examples of a command and what follows them, each below what it does where one does not fit beside it."""
+    """The examples of a command and what follows them, each below what it does where both do not fit on a line."""
     lines, *others = text.partition(":\n")[2].split("\n\n")
     lines = re.sub(r"\n {3,}(?!-)", "   ", re.sub(r"\n {3,}(?=-)", " ", lines))  # of an example in several lines
     found = [re.split(" {2,}", line.strip(), maxsplit=1) for line in lines.split("\n")]

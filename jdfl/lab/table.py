@@ -186,7 +186,7 @@ def fitted(grid: Grid, rest: str) -> tuple[list[str], list[str]]:
     Rows with values in other columns than those above are another table. Empty columns are left out, and those of equal
     cells are in a line below. In a table that is too wide, headers and long texts have several lines. If it is still
     too wide and has up to three rows, columns become rows; otherwise it has its vital columns, below each other, each
-    time beside the first column, then means (headers with PM), then the others from the left, as far as there is room.
+    time after the first column, then means (headers with PM), then the others from the left, as far as there is room.
     A sentence says how many are in `rest` only.
     """
     lines, left, frames = list[str](), dict[str, None](), _FORMATS["text"][1]

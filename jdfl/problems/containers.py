@@ -64,7 +64,7 @@ def table(name: str, value: Any, rank: int | None = 2) -> tuple[Any, tuple[str, 
 
 
 def by_columns(X: Any, **given: Any) -> list[Any]:
-    """Features, and what is `given` of every example, where names of columns of X stand for these columns.
+    """Features, and values that are `given` for every example, where names of columns of X stand for these columns.
 
     X is a table of pandas, or a dataset of Hugging Face, whose classes have names.
     """
