@@ -21,15 +21,16 @@ def width() -> int:
     return shutil.get_terminal_size((READABLE, 24)).columns
 
 
-def wrapped(text: str, lead: str = "", indent: str | None = None) -> str:
+def wrapped(text: str, lead: str = "", indent: str | None = None, room: int | None = None) -> str:
     """A text in lines that fit, without breaking words, such as paths.
 
     Args:
         text: Sentences, a line for each paragraph or item of a list. Lines that fit stay as they are.
         lead: What stands before the text.
         indent: What stands before the further lines of a paragraph; None: as many spaces as it begins with.
+        room: Characters of a line; None: those of the terminal, at most 100.
     """
-    room, lines = min(width(), READABLE), list[str]()
+    room, lines = min(width(), READABLE) if room is None else room, list[str]()
     for line in f"{lead}{text}".split("\n"):
         plain = line.lstrip(" ")
         own = " " * (len(lead) or len(line) - len(plain) + 2 * plain.startswith("- "))

@@ -10,7 +10,8 @@ from jdfl.lab import charts, words
 from jdfl.lab.curves import AXES, axes_of, metrics_of
 from jdfl.lab.entries import DEFAULT
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
-from jdfl.lab.table import Format, Grid
+from jdfl.lab.table import ENTIRE, Format, Grid
+from jdfl.lab.table import write as write_table
 from jdfl.results import stored
 from jdfl.results.folder import environment
 from jdfl.results.summary import as_paragraphs, privacy_of
@@ -50,7 +51,7 @@ def fill(comparison: "Comparison", folder: Path, config_yaml: str, *, apart: Seq
         "curves.parquet": records,
         "tuning.csv": pd.concat(points, ignore_index=True),
         "equal_costs.csv": comparison.equal_costs().reset_index(),
-        **{name: comparison.table(format) for name, format in _TABLES.items()},
+        **{name: write_table(comparison.grid(), format, room=ENTIRE) for name, format in _TABLES.items()},
         "environment.json": environment(),
         "provenance.json": {"hash": comparison.provenance, "runs": runs},
     }

@@ -33,6 +33,7 @@ NONE = "–"
 USED = "budget used"  # the header of the shares of a budget, of runs that ended before it
 PM = "± 95 % CI"  # in headers of means: what ± is in every table, the half-width of the mean's confidence interval
 Format = Literal["text", "markdown", "latex"]
+ENTIRE = 2**31  # characters of a line in a file, which depends on no terminal
 _NAMED = 150  # characters of the names of columns that are not shown
 _TURNED = 3  # rows of a table that is turned, at most
 _LEAST = (24, 16, 10)  # characters of a header's lines, as few as needed
@@ -180,8 +181,8 @@ def column(
     return cells
 
 
-def fitted(grid: Grid, rest: str) -> tuple[list[str], list[str]]:
-    """The lines of a table that a terminal shows, and the sentences below it.
+def fitted(grid: Grid, rest: str, room: int | None = None) -> tuple[list[str], list[str]]:
+    """The lines of a table, `room` characters (None: of the terminal) in each, and the sentences below it.
 
     Rows with values in other columns than those above are another table. Empty columns are left out, and those of equal
     cells are in a line below. In a table that is too wide, headers and long texts have several lines. If it is still
@@ -198,10 +199,10 @@ def fitted(grid: Grid, rest: str) -> tuple[list[str], list[str]]:
                 columns[place] = [head, *(frames[cell.mark].format(cell.text) for cell in cells)]
             elif texts - {"", NONE}:
                 alike.append(f"{head}: {cells[0].text}")
-        tables, missing = _blocks(columns, grid.vital)
+        tables, missing = _blocks(columns, grid.vital, width() if room is None else room)
         for one in tables:
             lines += [*padded(one, rule=True), ""]
-        lines += [wrapped(f"In all {len(rows)} rows: {'; '.join(alike)}."), ""] if alike else []
+        lines += [wrapped(f"In all {len(rows)} rows: {'; '.join(alike)}.", room=room), ""] if alike else []
         left |= {grid.headers[place]: None for place in missing}
     names = textwrap.shorten(", ".join(left), _NAMED, placeholder=" ...")
     more = f"{len(left)} more column{'s are' if len(left) > 1 else ' is'} in {rest} ({names})."
@@ -222,14 +223,16 @@ def _alike(rows: Sequence[list[Cell]]) -> list[list[list[Cell]]]:
     return sorted(ordered, key=lambda members: place[id(members[0])])
 
 
-def _blocks(columns: Mapping[int, Sequence[str]], vital: Collection[int]) -> tuple[list[list[list[str]]], list[int]]:
-    """Columns, headers first, as tables that fit a terminal, and the places of those that are in none."""
-    room, (first, *others) = width(), columns
+def _blocks(
+    columns: Mapping[int, Sequence[str]], vital: Collection[int], room: int
+) -> tuple[list[list[list[str]]], list[int]]:
+    """Columns, headers first, as tables that have room in lines, and the places of those that are in none."""
+    first, *others = columns
     if _size(columns.values()) <= room:
         return [list(map(list, zip(*columns.values())))], []
     if len(columns[first]) <= 1 + _TURNED < len(columns):
         turned = dict(enumerate(zip(*columns.values())))
-        return _blocks(turned, turned)
+        return _blocks(turned, turned, room)
     narrow = dict(columns)
     for least in _LEAST:
         for place, cells in columns.items():
@@ -265,10 +268,11 @@ def _size(columns: Iterable[Sequence[str]]) -> int:
     return sum(2 + max(len(line) for cell in cells for line in cell.split("\n")) for cells in columns) - 2
 
 
-def write(grid: Grid, format: Format, rest: str = 'table("markdown")') -> str:
+def write(grid: Grid, format: Format, rest: str = 'table("markdown")', room: int | None = None) -> str:
     """The `grid` in a `format`, with its caption and what the marks of cells mean.
 
-    A text has what fits the terminal, as `fitted` says; `rest` says where everything else is.
+    A text has what fits lines of `room` characters (None: the terminal's), as `fitted` says; `rest` says where
+    everything else is.
     """
     escaped, frames, meanings = _FORMATS[format]
     heads, caption = list(map(escaped, grid.headers)), list(map(escaped, grid.caption))
@@ -284,8 +288,8 @@ def write(grid: Grid, format: Format, rest: str = 'table("markdown")') -> str:
     if format == "markdown":
         lines, caption = markdown(heads, rows, "---:"), [f"{line}  " for line in caption]
     else:
-        lines, caption = fitted(grid, rest)
-        caption, legend = list(map(wrapped, caption)), wrapped(legend)
+        lines, caption = fitted(grid, rest, room)
+        caption, legend = [wrapped(line, room=room) for line in caption], wrapped(legend, room=room)
     return "\n".join([*lines, "", *caption, legend]).rstrip() + "\n"
 
 
