@@ -118,7 +118,7 @@ def table() -> str:
 
 def groups() -> str:
     """All algorithms by the groups of `jdfl list`."""
-    rows = ["| methods for | |", "| --- | --- |"]
+    rows = ["| group | methods |", "| --- | --- |"]
     for group, kinds in GROUPS.items():
         links = (f"[{_cell(REGISTRY[name]().title)}](algorithms/{name}.md)" for name in kinds.split())
         rows.append(f"| {group} | {', '.join(links)} |")

@@ -82,15 +82,15 @@ GROUPS: dict[str, str] = {
     "sparse models, few messages": "ceps iht-d-psgd directed-ceps",
     "gradient descent, local steps, momentum": "d-psgd dfedavgm dfedsam matcha qg-dsgdm qg-adam dadam d-amsgrad "
     "relaysgd ngc local-only fedavg",
-    "exact: gradient tracking, primal-dual": "extra nids exact-diffusion dsgt diging k-gt led proxskip "
+    "gradient tracking and primal-dual": "extra nids exact-diffusion dsgt diging k-gt led proxskip "
     "momentum-tracking dsgt-hb gut wang-elia simple-gt",
-    "exact: multipliers (ADMM)": "admm dadmm dlm dinno lt-admm lt-admm-vr atg",
+    "ADMM": "admm dadmm dlm dinno lt-admm lt-admm-vr atg",
     "variance reduction, second order": "gt-saga gt-svrg gt-sarah destress network-giant network-dane network-newton",
     "compressed messages": "choco-sgd dcd-psgd ecd-psgd deepsqueeze beer motef porter lead cedas soft-dsgd gossipfl",
     "directed networks": "push-pull abm push-diging add-opt sgp partpsp average-consensus",
     "private": "do-adp dp-dda dpdo cpgt pedfl privsgp-vr zip-dl muffliato decor mafalda",
-    "a model for every node": "pens fedfomo l2c dfedpgp dispfl",
-    "nodes that lie": "robust-d-psgd",
+    "personal models": "pens fedfomo l2c dfedpgp dispfl",
+    "robust to nodes that lie": "robust-d-psgd",
 }
 """The methods by what they are made for: groups, and the kinds of each. Others stand by themselves."""
 
