@@ -122,6 +122,7 @@ _LAYERS: dict[
     "GELU": ("gelu", "approximate", {}),
     "Identity": ("identity", "", {}),
 }
+_VIEWS = ("flatten", "view", "reshape", "getitem", "identity")
 _REASONS = {
     "dropout": "It draws random numbers, which no problem of jdfl has: leave it out, or call its method eval.",
     "batchnorm": "It keeps running averages, which are no parameters and belong to no node: use torch.nn.GroupNorm.",
@@ -186,6 +187,7 @@ def translated(model: Any, examples: Sequence[np.ndarray], standardise: bool) ->
         _refuse(f"{type(model).__name__}, for which torch.fx reports: {checks.message(error)[:300].rstrip('.')}")
     steps: list[Any] = []
     known: dict[Any, _At] = {}
+    views = set[Any]()  # nodes that may share the memory of their input
 
     def plain(one: Any, what: str) -> Any:
         """An argument as a value that can be hashed."""
@@ -228,7 +230,15 @@ def translated(model: Any, examples: Sequence[np.ndarray], standardise: bool) ->
             _check_numbers(what, len(options["weight"]), examples)
         steps.append((name, plain(args, what), tuple((key, plain(one, what)) for key, one in options.items())))
         known[node] = _At(len(steps))
+        if name in _VIEWS:
+            views.add(node)
         if options.get("inplace"):
+            base, shared = args[0], bool(views & set(args[0].users))
+            while base in views:
+                base = base.args[0]
+                shared |= len(base.users) > 1
+            if shared:
+                _refuse(f"{what} in place of a tensor that another shares", "Give it inplace=False.")
             known[args[0]] = known[node]
     values = {name: leaf.detach().cpu().numpy() for name, leaf in model.named_parameters()}
     return Translated(type(model).__name__, tuple(steps), values)

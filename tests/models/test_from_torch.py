@@ -118,6 +118,7 @@ def test_what_is_not_the_same_in_jax_is_refused_by_name():
         "operation cumsum": Odd(lambda self, x: x.cumsum(1)),
         "operation dropout": Odd(lambda self, x: nn.functional.dropout(x, 0.5, self.training)),
         "fixed": Odd(lambda self, x: x + self.fixed),
+        "inplace=False": Odd(lambda self, x: nn.functional.relu(x.view(-1, 3), inplace=True) + x),
         "several outputs": Odd(lambda self, x: (x, x)),
         "torch.fx": Odd(lambda self, x: x if x.sum() > 0 else -x),
     }
