@@ -18,7 +18,7 @@ or out-degree weights.
 
 Sources: L. Xiao, S. Boyd, "Fast linear iterations for distributed averaging", 2004 (maximum degree); L. Xiao, S. Boyd,
 S. Lall, "A scheme for robust distributed sensor fusion based on average consensus", 2005 (Metropolis); S. Boyd,
-P. Diaconis, L. Xiao, "Fastest mixing Markov chain on a graph", 2004, section 1.2 (Metropolis-Hastings); D. Kempe,
+P. Diaconis, L. Xiao, "Fastest mixing Markov chain on a graph", 2004 (Metropolis-Hastings); D. Kempe,
 A. Dobra, J. Gehrke, "Gossip-based computation of aggregate information", 2003 (push-sum).
 """
 
