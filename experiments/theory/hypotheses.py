@@ -186,7 +186,8 @@ def doadp(run: Run) -> tuple[Theorem, ...]:
     W, n = np.asarray(as_dense(round_of(run.network, 0)), float), problem.n
     rho, phi = doadp_theorems.spectrum(W)
     codec, g = a.codec, a.gradients
-    top, share = isinstance(codec, Dense | Sparse), codec.size(n, n) / n if isinstance(codec, Sparse) else 1.0
+    top = isinstance(codec, Dense) or (isinstance(codec, Sparse) and codec.leaves is None)
+    share = codec.size(n, n) / n if isinstance(codec, Sparse) else 1.0
     single = g.clip is not None and g.per == "example"
     longest = float(g.clip) * stretch(g.norm, "l2", n) if g.clip is not None and single else None
     sigma = 0.0 if g.mechanism is None else None

@@ -14,7 +14,7 @@ Axes: m nodes, n parameters.
 """
 
 import warnings
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
@@ -28,7 +28,7 @@ from jdfl.algorithms.round import MODEL, Prepared, Round, RoundContext
 from jdfl.algorithms.statement import stated
 from jdfl.algorithms.updates import check_updates
 from jdfl.arrays.ops import Nonzeros, dense
-from jdfl.base import arguments
+from jdfl.base import arguments, checks
 from jdfl.base.settings import Provenance
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense, Sparse
@@ -301,6 +301,10 @@ def check_kinds(algorithm: Any) -> None:
 def check_parts(algorithm: Any, problem: Problem) -> None:
     """Raise ValueError for settings and parts that do not fit their annotations, one another or the problem."""
     check_kinds(algorithm)
+    for field in fields(algorithm):
+        value = getattr(algorithm, field.name)
+        if field.metadata.get("per_node") and np.ndim(value):
+            checks.shape((problem.m,), "Give one number, or one for every node.", **{field.name: value})
     if hasattr(algorithm, "gradients"):
         algorithm.gradients.check(problem)
     clips = getattr(algorithm, "gradients", algorithm)
@@ -375,7 +379,7 @@ def sends_dense(algorithm: Any) -> bool:
 
 def _kept(codec: Codec, n: int, sparsity: int) -> float:
     """The worst-case fraction of ||x||^2 that is kept of vectors x [n] with `sparsity` nonzeros; 0 where unknown."""
-    if isinstance(codec, Sparse) and codec.size(n, sparsity) >= sparsity:
+    if isinstance(codec, Sparse) and codec.leaves is None and codec.size(n, sparsity) >= sparsity:
         return replace(codec, s=sparsity, share=None).contraction(sparsity, sparsity)  # zeros arrive as they are
     return codec.contraction(n, sparsity) or 0.0
 

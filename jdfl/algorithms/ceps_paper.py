@@ -74,9 +74,6 @@ def check_ceps(algorithm: Any, problem: Problem, network: Network) -> None:
     """
     m = problem.m
     refuse_synchronised(network, "CEPS")
-    if algorithm.sensitivity is not None:
-        shape = (m,) if np.ndim(algorithm.sensitivity) else ()
-        checks.shape(shape, "Give one u_i per node, or one for all.", sensitivity=algorithm.sensitivity)
     degrees = np.asarray(round_of(network, 0).mask).sum(axis=1)
     if algorithm.own == "always" and degrees.max() and algorithm.rate * (degrees.max() + 1) <= 1:
         raise ValueError(
@@ -92,10 +89,7 @@ def check_ceps(algorithm: Any, problem: Problem, network: Network) -> None:
             or np.min(np.asarray(algorithm.period)) < 1
         ):
             raise ValueError(f"Expected whole numbers period >= 1, got period = {algorithm.period!r}.")
-    if algorithm.sigma is not None:
-        shape = (m,) if np.ndim(algorithm.sigma) else ()
-        checks.shape(shape, "Give one constant per node, or one for all.", sigma=algorithm.sigma)
-    elif not np.all(np.asarray(problem.curvature) > 0):
+    if algorithm.sigma is None and not np.all(np.asarray(problem.curvature) > 0):
         flat = int(np.argmin(np.asarray(problem.curvature)))
         raise ValueError(
             f"Expected a loss with a known positive curvature, got curvature 0 at node {flat}: all its features are "

@@ -279,7 +279,8 @@ class DOADP(Algorithm):
         """
         g, codec = self.gradients, self.codec
         single = g.batch == 1 and g.per == "example" and g.adjacency == "replace-one"
-        paper = single and self.trigger is None and isinstance(codec, Dense | Sparse)
+        top = isinstance(codec, Dense) or (isinstance(codec, Sparse) and codec.leaves is None)
+        paper = single and self.trigger is None and top
         if steps is None or not paper or g.clip is None:
             return None
         share = codec.size(problem.n, problem.n) / problem.n if isinstance(codec, Sparse) else 1.0

@@ -13,6 +13,10 @@ g_i in every round, even when W changes from round to round: y_i tracks the aver
 A gradient is evaluated, and released where it is noisy, once at the start and once per round; x and y are computed from
 these releases and from messages. The second paper's code starts from y = g = 0, which is this start one round later.
 
+With one step size per node it is Aug-DGM (J. Xu, S. Zhu, Y. C. Soh, L. Xie: Augmented distributed gradient methods for
+multi-agent optimization under uncoordinated constant stepsizes, 2015; from memory). The solution stays the same, since
+all y_i are zero there.
+
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing follows its own gradient. W must stay doubly stochastic, so both directions of a link fail together.
 
@@ -51,7 +55,8 @@ class DSGT(Algorithm):
 
     kind: ClassVar[str] = "dsgt"
     provenance: ClassVar[Provenance] = ("from memory", "authors' code read")
-    lr: StepSize = 0.1
+    lr: StepSize = struct.field(per_node=True, default=0.1)
+    """Step size, or one per node [m], which has the same solution (Aug-DGM)."""
     gradients: Gradients = Gradients()
     codec: Codec = Dense()
     title: ClassVar[str] = "DSGT"
@@ -67,7 +72,8 @@ class DSGT(Algorithm):
 
     def step(self, state: State, round: Round) -> State:
         """One round."""
-        moved = state.x - self.lr * state.y
+        lr = self.lr if jnp.ndim(self.lr) == 0 else jnp.reshape(self.lr, (-1, 1))
+        moved = state.x - lr * state.y
         x = moved + round.pull(moved)
         g = self.gradients(x, round)
         y = state.y + round.pull(state.y, TRACKER) + (g - state.g)

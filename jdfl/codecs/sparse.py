@@ -4,6 +4,7 @@ S. U. Stich, J.-B. Cordonnier, M. Jaggi: Sparsified SGD with Memory, 2018, which
 encodings of positions and values are this library's.
 """
 
+from itertools import accumulate
 from math import sqrt
 from typing import Annotated, ClassVar, Literal
 
@@ -14,7 +15,7 @@ from jax import Array
 from jdfl.arrays import ops
 from jdfl.arrays.ops import largest
 from jdfl.base import struct
-from jdfl.base.settings import Bound, Count
+from jdfl.base.settings import As, Bound, Count
 from jdfl.codecs.base import Codec, Wire
 from jdfl.codecs.packing import Index, Part, check_size, floats, levels, share_of, subset
 from jdfl.codecs.quantised import rounded, rounding
@@ -31,7 +32,8 @@ class Sparse(Codec):
     rounds.
 
     The size may be given as a fraction `share` of n instead: ceil(share n) entries, at least one. With neither, a
-    message holds the known number of nonzeros of the vectors.
+    message holds the known number of nonzeros of the vectors. With `leaves` the share is sent of every leaf of a model,
+    as in Sparse(share=0.05, leaves=problem.leaves), so that none is left out because its entries are small.
 
     Integers are multiples of max |x| / 127 (or / 7), which is sent as a float32: the error of an entry is at most half
     of that. `index` selects how positions are written: ceil(log2 n) bits each, or together as the number of their
@@ -49,24 +51,36 @@ class Sparse(Codec):
     """How positions are written: plain numbers, or the number of their subset, which is shortest."""
     share: Annotated[float, Bound("(0, 1]")] | None = struct.field(pytree_node=False, default=None)
     """Fraction of the entries in a message, instead of s."""
+    leaves: Annotated[tuple[Count, ...] | None, As(tuple[int, ...] | None)] = struct.field(
+        pytree_node=False, default=None
+    )
+    """Sizes of the consecutive parts of a vector, each of which sends its share; None: one part."""
 
     def contraction(self, n: int, sparsity: int) -> float:
         """(s / n) (1 - q), where q ||x||^2 bounds the squared rounding error of the entries that are sent.
 
         The s largest of n squares hold at least the fraction s / n of their sum. (S. U. Stich, J.-B. Cordonnier, M.
-        Jaggi, "Sparsified SGD with memory", 2018.) For floats q is `rounding`. For levels, let most = 127 or 7
-        and M the largest magnitude, which is exact. The error of each other entry is at most min(|x_j|, M / (2 most)).
+        Jaggi, "Sparsified SGD with memory", 2018.) With leaves s / n is that of the leaf with the least.
+
+        For floats q is `rounding`. For levels, let most = 127 or 7 and M the largest magnitude, which is exact. The
+        error of each other entry is at most min(|x_j|, M / (2 most)).
         Let B be the sum of the squares of that: B <= r M^2 with r = (s - 1) / (2 most)^2, and the squares sum to at
         least M^2 + B, so q = r / (1 + r). It is attained with s = n by x = (M, M / (2 most), M / (2 most), ...).
         """
-        s = self.size(n, sparsity)
+        s, least = self.size(n, sparsity), min(sent / size for _, size, sent in self._parts(n, sparsity))
         if self.value not in _LEVELS:
-            return s / n * (1 - rounding(self.value, s))
-        return s / n / (1 + (s - 1) / (2 * _LEVELS[self.value]) ** 2)
+            return least * (1 - rounding(self.value, s))
+        return least / (1 + (s - 1) / (2 * _LEVELS[self.value]) ** 2)
 
     def check(self, n: int, m: int, sparsity: int) -> None:
-        """Raise ValueError for s outside [1, n], share outside (0, 1], both, and int4 for too many entries."""
+        """Raise ValueError for s outside [1, n], share outside (0, 1], both, wrong leaves, and too many for int4."""
         check_size(n, self.share, s=self.s)
+        if self.leaves is not None and (self.share is None or sum(self.leaves) != n):
+            raise ValueError(
+                f"Expected a share and leaves whose sizes add up to the {n} entries that are sent, got share = "
+                f"{self.share!r} and leaves = {self.leaves!r} (sum {sum(self.leaves)}). Give the leaves of the model "
+                "that is trained, as in Sparse(share=0.05, leaves=problem.leaves)."
+            )
         if self.s is None and self.share is None and sparsity >= n > 1:
             raise ValueError(
                 f"Expected a size for Sparse, got s = None and share = None for vectors of n = {n} entries, "
@@ -90,10 +104,19 @@ class Sparse(Codec):
         Raises:
             ValueError: Where neither the settings nor `sparsity` determine it.
         """
+        if self.leaves is not None:
+            return sum(sent for *_, sent in self._parts(n, sparsity))
         size = share_of(n, self.share) if self.share is not None else sparsity if self.s is None else self.s
         if size is None:
             raise ValueError("Expected s or share, got s = None and share = None, with sparsity = None. Give one.")
         return size
+
+    def _parts(self, n: int, sparsity: int | None) -> list[tuple[int, int, int]]:
+        """The first place of every leaf, its size and the number of entries that are sent of it."""
+        if self.leaves is None:
+            return [(0, n, self.size(n, sparsity))]
+        ends = accumulate(self.leaves)
+        return [(end - size, size, share_of(size, self.share)) for end, size in zip(ends, self.leaves)]
 
     @property
     def direct(self) -> bool:
@@ -105,12 +128,15 @@ class Sparse(Codec):
 
         It need not list positions, which takes ten times as long as finding which entries are sent.
         """
-        return rounded(ops.top_s(x, self.size(wire.n, wire.sparsity)), self.value)
+        parts = self._parts(wire.n, wire.sparsity)
+        kept = [ops.top_s(x[:, first : first + size], sent) for first, size, sent in parts]
+        return rounded(jnp.concatenate(kept, axis=1), self.value)
 
     def encode(self, key: Array, x: Array, wire: Wire) -> tuple[Array, ...]:
         """Positions [b, s] int32, ascending, and values [b, s] of the largest entries; with levels also scales."""
-        s = self.size(wire.n, wire.sparsity)
-        index = jnp.sort(largest(x, s).place, axis=1)
+        parts = self._parts(wire.n, wire.sparsity)
+        places = [largest(x[:, first : first + size], sent).place + first for first, size, sent in parts]
+        index = jnp.sort(jnp.concatenate(places, axis=1), axis=1)
         value = jnp.take_along_axis(x, index, axis=1)
         if self.value not in _LEVELS:
             return index, rounded(value, self.value)

@@ -90,6 +90,11 @@ class Problem(Described):
         return self.weight.shape[0]
 
     @property
+    def leaves(self) -> tuple[int, ...]:
+        """The number of entries of every array of the model, in the order of the parameters [n]; (n,) for vectors."""
+        return (self.n,)
+
+    @property
     def class_names(self) -> tuple[Any, ...]:
         """The label of every class in the order of the class numbers, for problems made of labelled data.
 

@@ -87,6 +87,11 @@ class LossProblem(Streamed):
         """The number of parameters: all entries of all arrays of the tree."""
         return self.packing.n
 
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """The number of entries of every array of the tree, in the order of the parameters [n]."""
+        return tuple(map(math.prod, self.packing.shapes))
+
     def unflatten(self, w: Any) -> Any:
         """The tree of parameters of a vector w [n]; leading axes of w [..., n], such as the nodes', stay in its arrays.
 

@@ -17,6 +17,7 @@ never take part in them.
 Axes: m nodes, q examples per node (padded with weight 0), B examples of a batch, N test examples, n parameters.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, cast
 
@@ -54,6 +55,11 @@ class NeuralProblem(Streamed):
     def n(self) -> int:
         """The number of parameters."""
         return self.model.n
+
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """The number of entries of every array of the model, in the order of the parameters [n]."""
+        return tuple(map(math.prod, self.model.shapes))
 
     @property
     def classes(self) -> int:

@@ -56,6 +56,20 @@ def test_a_method_with_a_schedule_is_its_loop_and_goes_on_in_the_round_where_it_
         np.testing.assert_array_equal(run(algorithm, resume=part).params, whole.params)
 
 
+def test_nodes_with_step_sizes_of_their_own_take_them_and_agree_on_the_same_solution():
+    with jax.enable_x64(True):
+        of_one, W, lr = gradient_of(example()), matrices(network(), 1, 1)[0], np.linspace(0.02, 0.1, M)
+        W += np.diag(1 - W.sum(axis=1))  # rounded to float32
+        x, y = np.zeros((M, N)), np.stack([of_one(i, np.zeros(N)) for i in range(M)])
+        for _ in range(ROUNDS):
+            before, x = x, W @ (x - lr[:, None] * y)
+            y = W @ y + np.stack([of_one(i, x[i]) - of_one(i, before[i]) for i in range(M)])
+        own = jdfl.DSGT(lr=lr, codec=jdfl.Dense("float64"))
+        np.testing.assert_allclose(run(own).params, x, rtol=1e-9, atol=1e-9)
+        common = run(own.replace(lr=0.05), 3000).params
+        np.testing.assert_allclose(run(own, 3000).params, common, atol=1e-9)
+
+
 def test_lanes_have_the_rounds_of_their_runs_and_constants_make_another_identity():
     algorithm = jdfl.DPSGD(lr=SCHEDULE, gradients=jdfl.Gradients(batch=2))
     lanes = jdfl.repeat(algorithm, problem(np.float32), network(), keys=[1, 2], steps=ROUNDS, metrics=[], batch=1)
@@ -107,6 +121,8 @@ def test_schedules_that_cannot_be_meant_are_refused():
         (lambda: jdfl.Gradients(clip="adaptive"), "clip = 'adaptive'"),
         (lambda: jdfl.Gradients(clip={"bias": 1.0}), "clip = {'bias': 1.0}"),
         (lambda: run(jdfl.DPSGD(lr=[0.1] * M)), "lr", "all nodes"),
+        (lambda: run(jdfl.DPSGD(lr=np.ones(M))), "lr", "all nodes"),
+        (lambda: run(jdfl.DSGT(lr=np.ones(M + 1))), "lr", f"({M + 1},)"),
         (lambda: run(jdfl.KGT(lr=curve)), "K-GT", "lr(k) = 0.0"),
     )
     run(jdfl.KGT(lr=curve), 6)

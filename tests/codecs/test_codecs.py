@@ -33,6 +33,7 @@ ONE_BIT = {
 }
 LOSSY = {
     "sparse, share": jdfl.Sparse(share=0.1),
+    "sparse, leaves": jdfl.Sparse(share=0.1, leaves=(30, 1, 19)),
     "random-k": jdfl.RandomK(k=7),
     "random-k scaled bfloat16": jdfl.RandomK(share=0.3, scaled=True, value="bfloat16"),
     "qsgd": jdfl.QSGD(levels=3),
@@ -180,6 +181,8 @@ REFUSED = [
     (jdfl.OneBit(d=8, gamma=np.full(M + 1, 5.0)), "gamma", "shape"),
     (jdfl.Sparse(value="int2"), "value = 'int2'"),
     (jdfl.Sparse(s=2, share=0.1), "s = 2", "share = 0.1"),
+    (jdfl.Sparse(share=0.1, leaves=(30, 19)), "leaves = (30, 19) (sum 49)"),
+    (jdfl.Sparse(s=5, leaves=(30, 20)), "share = None", "leaves = (30, 20)"),
     (jdfl.RandomK(), "k = None", "share = None"),
     (jdfl.RandomK(k=51), "k = 51"),
     (jdfl.RandomK(k=3, value="int8"), "value = 'int8'"),

@@ -26,6 +26,22 @@ def test_a_share_is_rounded_up_and_not_by_its_last_digit():
         assert jdfl.Sparse(share=share).size(n) == size
 
 
+def test_every_leaf_sends_its_share():
+    codec, x = LOSSY["sparse, leaves"], np.asarray(gaussian(3)) * np.repeat([1e-3, 1.0, 1e3], (30, 1, 19))
+    wanted, first = np.zeros_like(x), 0
+    for size, sent in zip((30, 1, 19), (3, 1, 2)):
+        for row, one in zip(x[:, first : first + size], wanted[:, first : first + size]):
+            top = np.argsort(-np.abs(row))[:sent]
+            one[top] = row[top]
+        first += size
+    wire = prepare(codec)
+    np.testing.assert_array_equal(_round_trip(wire, key_of(3), jnp.asarray(x, jnp.float32)), wanted.astype(np.float32))
+    np.testing.assert_array_equal(
+        codec.arrived(key_of(3), jnp.asarray(x, jnp.float32), wire), wanted.astype(np.float32)
+    )
+    assert codec.bits(N, None) == 6 * (32 + 6)
+
+
 @given(st.integers(1, 500), st.integers(1, 2**15 - 1), st.randoms(use_true_random=False))
 def test_digits_come_back_and_take_hardly_more_than_their_logarithm(n, levels, draw):
     base = 2 * levels + 1
@@ -39,6 +55,7 @@ def test_digits_come_back_and_take_hardly_more_than_their_logarithm(n, levels, d
 def test_a_single_entry_arrives(codec):
     codec = codec.replace(k=1) if hasattr(codec, "k") and codec.k else codec
     codec = codec.replace(rank=1) if hasattr(codec, "rank") else codec
+    codec = codec.replace(leaves=None) if hasattr(codec, "leaves") else codec
     codec.check(1, 1, 1)
     x = jnp.array([[-1.625]], jnp.float32)
     np.testing.assert_allclose(_round_trip(prepare(codec, 1, 1, 1), key_of(1), x), x, rtol=1e-6)

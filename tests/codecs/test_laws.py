@@ -41,6 +41,7 @@ LAWS = {
     "dense float16": Law(jdfl.Dense("float16"), 48 / (2**22 + 48), spread(2.0**-14, SMALL)),
     "dense bfloat16": Law(jdfl.Dense("bfloat16"), 2.0**-16, EQUAL * (1 + 2.0**-8)),
     "sparse": Law(jdfl.Sparse(), 1 - 3 / N, EQUAL),
+    "sparse, leaves": Law(jdfl.Sparse(share=0.1, leaves=(40, 9)), 1 - 4 / 40, np.repeat([1, 0], (40, 9))),
     "sparse int8": Law(jdfl.Sparse(s=N, value="int8"), 48 / (254**2 + 48), spread(254, 1)),
     "sparse int4": Law(jdfl.Sparse(s=N, value="int4"), 48 / (14**2 + 48), spread(14, 1)),
     "random-k": Law(jdfl.RandomK(k=10), 1 - 10 / N, EQUAL, 1.0),
