@@ -84,8 +84,6 @@ class LinkSums(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     z: LinkSums  # of the variables of the links
 
@@ -113,12 +111,10 @@ class ADMM(OverLinks):
     tuned: ClassVar[tuple[str, ...]] = ("lr", "penalty")
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and links that agree with them."""
         x = round.problem.initial_params()
         return State(x, consensus(x, self.penalty, round))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, z = state
         x = minimised(self, x, self.penalty * degree(x, round), z.own, round)
         return State(x, exchanged(z, x, self.penalty, self.relaxation, round))
@@ -165,12 +161,10 @@ class LTADMM(_LocalTraining):
     exact: ClassVar[bool] = True
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x."""
         x = round.problem.initial_params()
         return State(x, self.links(x, round))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, z = state
         away = self.towards(x, z, round)
 
@@ -182,8 +176,6 @@ class LTADMM(_LocalTraining):
 
 
 class StateVR(NamedTuple):
-    """What a round of LT-ADMM-VR passes to the next."""
-
     x: Array  # [m, n] parameters
     z: LinkSums  # of the variables of the links
     table: Array | None  # [m, q, n] last gradients of the examples, if kept
@@ -207,7 +199,6 @@ class LTADMMVR(_LocalTraining):
     exact: ClassVar[bool] = True
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings and networks that do not fit."""
         super().check(problem, network)
         if self.batch > (least := int(np.min(problem.sizes))):
             raise ValueError(
@@ -220,12 +211,10 @@ class LTADMMVR(_LocalTraining):
         return jnp.ones((problem.m,), jnp.int32)
 
     def init(self, round: Round) -> StateVR:
-        """Start from the initial parameters x, and the table there if it is kept."""
         x = round.problem.initial_params()
         return StateVR(x, self.links(x, round), _table(x, round) if self.kept else None)
 
     def step(self, state: StateVR, round: Round) -> StateVR:
-        """One round."""
         x, z, table = state
         problem, share = round.problem, round.problem.weight / jnp.sum(round.problem.weight, axis=1, keepdims=True)
         table = _table(x, round) if table is None else table

@@ -111,7 +111,7 @@ class Algorithm:
         return round.problem.initial_params()
 
     def step(self, state: Any, round: Round, /) -> Any:
-        """Return the state after a round, with the structure, shapes and types of the `state` before it.
+        """Return the state after a round, like the `state` before it in structure, shapes and types: often x [m, n].
 
         A pure function under jit that computes for all m nodes at once. Gradients, messages, noise and keys must go
         through `round`; anything else is neither counted nor covered by a guarantee.

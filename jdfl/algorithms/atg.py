@@ -32,8 +32,6 @@ from jdfl.base.settings import Fraction, Positive, Provenance
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     z: LinkSums  # of the links' variables for the average of x
     q: LinkSums  # of those for the average gradient
@@ -64,12 +62,10 @@ class ATG(OverLinks):
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and links that agree with them."""
         x = round.problem.initial_params()
         return State(x, admm.consensus(x, self.penalty, round), LinkSums(jnp.zeros_like(x), jnp.zeros_like(x)))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, z, q = state
         weight = 1 + self.penalty * admm.degree(x, round)
         y = (x + z.own) / weight

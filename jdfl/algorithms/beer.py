@@ -55,8 +55,6 @@ from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     v: Array  # [m, n] trackers of the average of e
     g: Array  # [m, n] last e, what is tracked
@@ -90,7 +88,6 @@ class BEER(Algorithm):
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 
     def init(self, round: Round) -> State:
-        """Start from x = xhat = the initial parameters, which all neighbours know, vhat = 0, and v = g = g(x) or 0."""
         x, zero = round.problem.initial_params(), jnp.zeros_like(round.problem.initial_params())
         g = zero if self.start == "zero" else self.estimate(x, None, round)
         return State(x, g, g, x, zero)
@@ -100,7 +97,6 @@ class BEER(Algorithm):
         return self.gradients(x, round)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, v, g, x_hat, v_hat = state
 
         def moved() -> tuple[Array, Array]:

@@ -65,8 +65,6 @@ _SIGMA = As(about="A public constant instead of a sigma_i computed from each nod
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     w: Array | Nonzeros  # [m, n] s-sparse parameters
     u: Array  # [m, n] last combination of neighbours and gradient
     count: Array  # [m] m_i, the number of nodes in it, as a float  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -157,7 +155,6 @@ class CEPS(Algorithm):
         return Gradients(clip=self.clip, mechanism=self.mechanism, sensitivity=u, adjacency=self.adjacency)
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings out of range."""
         checks.integer(1, problem.n, "s is the number of nonzeros kept of n parameters.", s=self.s)
         super().check(problem, network)
         check_ceps(self, problem, network)
@@ -167,7 +164,6 @@ class CEPS(Algorithm):
         return "a sum of the f_i with the weights that step sizes, periods and neighbourhoods give, over s nonzeros"
 
     def sparsity(self, problem: Problem) -> int:
-        """The s nonzeros of w."""
         return self.s
 
     def prepare(self, problem: Problem, context: RoundContext, plan: Any) -> Ready:
@@ -179,7 +175,6 @@ class CEPS(Algorithm):
         return Ready(jnp.asarray(period, jnp.int32), constants(self, problem, context.graph))
 
     def init(self, round: Round) -> State:
-        """Start from w = 0, or the largest entries of the initial parameters; u = -grad f(w), m_i = |N_i|."""
         start = lax.optimization_barrier(round.problem.initial_params())  # or XLA projects zeros at compile time
         w = kept(start, self.s, self.storage)
         g, x = self.gradients, dense(w)

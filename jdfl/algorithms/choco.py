@@ -51,8 +51,6 @@ _NEVER_DIVERGED = 1.7  # gamma over the contraction factor, in all trials of ave
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     hat: Array  # [m, n] public copies of x, the same at the node and at all its neighbours
     optimizer: Any  # state of the optimizer, leaves [m, ...]
@@ -91,19 +89,16 @@ class CHOCO(Algorithm):
     codes: ClassVar[Codes] = "contracting"
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings, codecs and networks that the method cannot use."""
         super().check(problem, network)
         delta = self.codec.contraction(problem.n, problem.n)
         assert delta is not None  # a codec with a contraction factor
         warn_of_gamma(self.codec, float(self.gamma), delta)
 
     def init(self, round: Round) -> State:
-        """Start from x = xhat = the problem's initial parameters, which all neighbours know."""
         x = round.problem.initial_params()
         return State(x, x, descent.begin(self.optimizer, self.lr, x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         h, optimizer = descent.local_steps(self, state.x, state.optimizer, round)
         if self.order == "adapt-then-combine":
             hat = round.publish(h, state.hat)

@@ -31,8 +31,6 @@ from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     sums: PushSum
     step: Array  # [m, n] what the node adds before it sends
 
@@ -62,16 +60,13 @@ class AverageConsensus(Algorithm):
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """The channels of the protocol."""
         return self.dpps.channels
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings out of range."""
         super().check(problem, network)
         self.dpps.check("AverageConsensus", network)
 
     def plan(self, problem: Problem, network: Network, steps: int) -> Schedule:
-        """The noise schedule, on the host before a run."""
         return self.dpps.plan(network, self._bounds(steps), np.ones(steps), problem.n, problem.start)
 
     def _bounds(self, steps: int) -> np.ndarray | None:
@@ -85,12 +80,10 @@ class AverageConsensus(Algorithm):
         return State(self.dpps.init(x, round), v if self.clip is None else bounded(clipped(v, "l1", self.clip)))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         sums = self.dpps.step(state.sums, state.step, round, partial(self._guarantee, round.ready))
         return State(sums, jnp.zeros_like(state.step))
 
     def mass(self, state: State) -> Array:
-        """The push-sum weights a [m]."""
         return state.sums.a
 
     def params(self, state: State) -> Array:
@@ -102,7 +95,6 @@ class AverageConsensus(Algorithm):
         return state.sums.shown
 
     def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
-        """The message sizes of the protocol."""
         return self.dpps.message_bits(problem.n, problem.dtype)
 
     def _guarantee(self, schedule: Schedule, problem: Problem, _: int) -> Guarantee:

@@ -59,8 +59,6 @@ _SLACK = 1 + 1e-12  # factor on the noise: what rounding may add to a sum of eps
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     y: Array  # [m, n] trackers of the average gradient
     g: Array  # [m, n] last gradients
@@ -111,7 +109,6 @@ class CPGT(Algorithm):
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings, codecs and networks that the method cannot use."""
         super().check(problem, network)
         if (self.noise_x is None) != (self.noise_y is None):
             raise ValueError(
@@ -137,13 +134,11 @@ class CPGT(Algorithm):
         return Plan(x, y, schedules.bounds(self.lr, steps))
 
     def init(self, round: Round) -> State:
-        """Start from x = xhat = the initial parameters, which all neighbours know, and the private y = g(x)."""
         x = round.problem.initial_params()
         g = shared_gradient(self.gradients, x, round)
         return State(x, g, g, x, jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, y, g, x_hat, y_hat = state
         sent_x, sent_y, plan = x, y, round.ready
         if plan.x is not None:

@@ -38,8 +38,6 @@ from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     first: Array  # [m, n] first moments
     v: Array  # [m, n] second moments
@@ -75,12 +73,10 @@ class DADAM(Algorithm):
         return "no mean of the f_i: it ends where gradients that every node scales by their own size add up to zero"
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters, with moments of zero."""
         x = round.problem.initial_params()
         return State(x, *(jnp.zeros_like(x),) * 3)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, t = state.x, state.t
         first, v = _moments(self, state, round)
         t = averaged(self.beta3, t, jnp.maximum(t, v))
@@ -110,13 +106,11 @@ class DAMSGrad(Algorithm):
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters, with second moments of eps."""
         x = round.problem.initial_params()
         zero, eps = jnp.zeros_like(x), jnp.full_like(x, self.eps)
         return State(x, zero, zero, eps, eps)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         assert state.u is not None
         first, v = _moments(self, state, round)
         t, w = jnp.maximum(state.t, v), state.u + round.pull(state.u, TRACKER)

@@ -40,8 +40,6 @@ from jdfl.base.settings import Count, Positive, Provenance, StepSize
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     a: Array  # [m, n] dual variables, whose sum over the nodes is 0
 
@@ -50,7 +48,6 @@ class _Dual(OverLinks):
     """The common part: the state, and where it starts."""
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and dual variables 0."""
         x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
@@ -76,7 +73,6 @@ class DADMM(_Dual):
     tuned: ClassVar[tuple[str, ...]] = ("lr", "penalty")
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, a = state
         apart, d = admm.differences(x, round), admm.degree(x, round)
         a = a - self.penalty * apart
@@ -104,7 +100,6 @@ class DLM(_Dual):
     tuned: ClassVar[tuple[str, ...]] = ("rho", "penalty")
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, a = state
         apart, d = admm.differences(x, round), admm.degree(x, round)
         a = a - self.penalty * apart
@@ -133,7 +128,6 @@ class DiNNO(_Dual):
     tuned: ClassVar[tuple[str, ...]] = ("lr", "penalty")
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, p = state
         apart, d = admm.differences(x, round), admm.degree(x, round)
         p = p - self.penalty * apart

@@ -45,8 +45,6 @@ from jdfl.codecs import QSGD, Codec
 
 
 class State(NamedTuple):
-    """What a round of ECD passes to the next."""
-
     x: Array  # [m, n] parameters
     hat: Array  # [m, n] estimates of x, the same at the node and at all its neighbours
 
@@ -71,7 +69,6 @@ class DCD(Algorithm):
     codes: ClassVar[Codes] = "replicas"
 
     def step(self, x: Array, round: Round) -> Array:
-        """One round from x [m, n] to the next."""
         h = round.mix(x, None) - self.lr * self.gradients(x, round)
         return round.publish(h, x)
 
@@ -94,12 +91,10 @@ class ECD(Algorithm):
     codes: ClassVar[Codes] = "unbiased"
 
     def init(self, round: Round) -> State:
-        """Start from x = xhat = the problem's initial parameters, which all neighbours know."""
         x = round.problem.initial_params()
         return State(x, x)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, hat = state
         y = round.mix(hat, None) - self.lr * self.gradients(x, round)
         t = (round.k + 1).astype(x.dtype)

@@ -93,7 +93,6 @@ class DECOR(Algorithm):
         return jnp.full((steps,), least, jnp.float32)
 
     def step(self, x: Array, round: Round) -> Array:
-        """One round from x [m, n]."""
         g = self.gradients(x, round)
         if self.gradients.mechanism is not None:
             scale = self.pairs * nodes.largest(self.gradients.sensitivities(round.problem))

@@ -34,8 +34,6 @@ from jdfl.codecs import Codec, Sparse
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     e: Array  # [m, n] what messages have lost so far
 
@@ -61,12 +59,10 @@ class DeepSqueeze(Algorithm):
     codes: ClassVar[Codes] = "contracting"
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters."""
         x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         h = state.x - self.lr * self.gradients(state.x, round)
         owed = h + state.e
         z = round.publish(owed, jnp.zeros_like(owed))  # C(owed)

@@ -44,8 +44,6 @@ from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     s: Array  # [m, n] trackers of the average gradient
     g: Array  # [m, n] gradients of all examples at x
@@ -93,13 +91,11 @@ class DESTRESS(OfBatches):
         return context.stream(ACTIVE), plan
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and s = mean g(x), or g(x)."""
         x = round.problem.initial_params()
         g = self._full_gradient(x, jnp.ones((round.m,), jnp.bool_), x, round)
         return State(x, g if self.start == "own" else round.averaged(g, TRACKER), g)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         u, v = state.x, state.s
         for t in range(self.local_steps):
             here = replace(round, local_step=t, local_steps=self.local_steps)

@@ -40,8 +40,6 @@ from jdfl.codecs import Codec, Dense
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters after mixing
     hat: Array | None  # [m, n] public copies of y, if quantised
 
@@ -74,12 +72,10 @@ class DFedAvgM(Algorithm):
 
     @property
     def title(self) -> str:
-        """The method's name in messages."""
         return "quantised DFedAvgM" if self.quantised else "DFedAvgM"
 
     @property
     def codes(self) -> Codes:
-        """What goes through the codec."""
         return "replicas" if self.quantised else "models"
 
     @property
@@ -88,12 +84,10 @@ class DFedAvgM(Algorithm):
         return FIXED_SYMMETRIC if self.quantised else {}
 
     def init(self, round: Round) -> State:
-        """Start from x = xhat = the problem's initial parameters, which all neighbours know."""
         x = round.problem.initial_params()
         return State(x, x if self.quantised else None)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, hat = state
 
         def local(here: Round, carry: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -38,8 +38,6 @@ from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     u: Array  # [m, d] shared parameters, sums of push-sum
     a: Array  # [m] push-sum weights
     v: Array  # [m, n - d] personal parameters
@@ -73,12 +71,10 @@ class DFedPGP(PushSums):
     tuned: ClassVar[tuple[str, ...]] = ("lr", "lr_local")
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters with weights of 1."""
         x, d = round.problem.initial_params(), round.problem.n_shared
         return State(x[:, :d], jnp.ones_like(x[:, 0]), x[:, d:])
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         (u, _, v), d = state, round.problem.n_shared
 
         def gradient(u: Array, v: Array, here: Round, part: slice) -> Array:

@@ -55,7 +55,6 @@ class DFedSAM(Algorithm):
     title: ClassVar[str] = "DFedSAM"
 
     def step(self, x: Array, round: Round) -> Array:
-        """One round from x [m, n] to the next."""
 
         def ascend_then_descend(here: Round, y: Array) -> Array:
             g = self.gradients(y, here)

@@ -49,13 +49,11 @@ class DIGing(Algorithm):
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and y = g(x)."""
         x = round.problem.initial_params()
         g = self.gradients(x, round)
         return State(x, g, g)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, y, last = state
         if self.order == "combine-then-adapt":
             x = x + round.pull(x) - self.lr * y

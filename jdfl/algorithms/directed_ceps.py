@@ -45,8 +45,6 @@ from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] sums of push-sum
     a: Array  # [m] push-sum weights
     hat: Array  # [m, n] public copies of x, the same at the node and at all its out-neighbours
@@ -85,7 +83,6 @@ class DirectedCEPS(Algorithm):
         super().check(problem, network)
 
     def sparsity(self, problem: Problem) -> int:
-        """The s nonzeros of a message."""
         return self.s
 
     def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
@@ -94,12 +91,10 @@ class DirectedCEPS(Algorithm):
         return {channel.name: codec.bits(problem.n, self.s) + 8 * problem.dtype.itemsize}
 
     def init(self, round: Round) -> State:
-        """Start from x = xhat = the problem's initial parameters, which all nodes know, and a = 1."""
         x = round.problem.initial_params()
         return State(x, jnp.ones_like(x[:, 0]), x)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, a, hat = state
         x = round.repeat(self.local_steps, lambda here, x: self._descended(x, a, here), x)
         hat = round.publish(hat + top_s(x - hat, self.s), hat)
@@ -116,11 +111,9 @@ class DirectedCEPS(Algorithm):
         return top_s(x * (1 / a)[:, None], self.s)
 
     def mass(self, state: State) -> Array:
-        """The push-sum weights a [m]."""
         return state.a
 
     def params(self, state: State) -> Array:
-        """The models w [m, n]."""
         return self._model(state.x, state.a)
 
     def visible(self, state: State) -> Array:

@@ -42,8 +42,6 @@ _MASKS = Stream("dispfl.masks", "choice")
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters, 0 outside of `mask`
     mask: Array  # [m, n] active entries of x, bool
     next: Array  # [m, n] active entries in the next round, bool
@@ -81,14 +79,12 @@ class DisPFL(Algorithm):
         return {MODEL.name: self.sparsity(problem) * 8 * problem.dtype.itemsize + problem.n}
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters in random masks."""
         x = round.problem.initial_params()
         score = jax.vmap(lambda key: jax.random.uniform(key, x.shape[1:], jnp.float32))(round.keys(_MASKS))
         mask = largest(score, score >= 0, self.sparsity(round.problem))
         return State(jnp.where(mask, x, 0), mask, mask)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         mask, added = state.next, round.on(adding(round.graph))
         old = round.leaving(MODEL, state.mask).astype(state.x.dtype)  # in the same message as x
         total, active = state.x + added.mix(state.x), old + added.mix(old, None)

@@ -151,8 +151,6 @@ class Theorem1:
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     hat: Array  # [m, n] public copies of x, the same at the node and at all its neighbours
     momentum: Array  # [m, n]
@@ -198,11 +196,9 @@ class DOADP(Algorithm):
 
     @property
     def uneven(self) -> bool:
-        """Whether rounds differ in their amount of computation."""
         return self.block is not None
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings, codecs and networks that the method cannot use."""
         super().check(problem, network)
         delta = self.codec.contraction(problem.n, problem.n)
         assert delta is not None  # a codec with a contraction factor
@@ -219,12 +215,10 @@ class DOADP(Algorithm):
         return context.stream(ACTIVE)
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x, and from public copies equal to x or zero."""
         x = round.problem.initial_params()
         return State(x, x if self.start == "x" else jnp.zeros_like(x), jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, hat, momentum = state
         on = active(self.p, round.ready, round)
         wakes = on[:, None]

@@ -49,8 +49,6 @@ from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     z: Array  # [m, n] dual variables: mixed sums of weighted gradients
     x: Array  # [m, n] parameters
     start: Array  # [m, n] x_0, where the proximal term is zero
@@ -86,7 +84,6 @@ class DPDDA(Algorithm):
 
     @property
     def uneven(self) -> bool:
-        """Whether rounds differ in their amount of computation."""
         return self.block is not None
 
     def prepare(self, problem: Problem, context: RoundContext, plan: Any) -> Array:
@@ -94,12 +91,10 @@ class DPDDA(Algorithm):
         return context.stream(ACTIVE)
 
     def init(self, round: Round) -> State:
-        """Start from z = 0, at x_0."""
         x = round.problem.initial_params()
         return State(jnp.zeros_like(x), x, x)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         z, x, start = state
         a, c, pull = self._weights(round.k, x.dtype)
         on = active(self.p, round.ready, round)

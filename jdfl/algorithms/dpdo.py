@@ -100,7 +100,6 @@ class DPDO(Algorithm):
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings out of range."""
         super().check(problem, network)
         check_gradients("DPDO", self.gradients, "epsilon")
         if self.epsilon is not None:
@@ -135,12 +134,10 @@ class DPDO(Algorithm):
         return Plan(jnp.asarray(lengths), jnp.asarray(noise[:-1]))
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters."""
         x = round.problem.initial_params()
         return State(x, x)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         plan: Plan = round.ready
         y = state.x
         if plan.noise is not None:

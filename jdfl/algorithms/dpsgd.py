@@ -34,8 +34,6 @@ from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     optimizer: Any  # state of the optimizer, leaves [m, ...]
 
@@ -73,12 +71,10 @@ class DPSGD(Algorithm):
             refuse_late("D-PSGD", network, f"period = 1, got period = {self.period}")
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters."""
         x = round.problem.initial_params()
         return State(x, descent.begin(self.optimizer, self.lr, x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         round, (x, optimizer) = round.every(self.period), state
         move, optimizer = descent.update(self.optimizer, self.lr, self.gradients(x, round), optimizer, x)
         move = move if self.updates is None else self.updates(move, round)

@@ -37,8 +37,6 @@ from jdfl.codecs import Codec, Dense
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     y: Array  # [m, n] trackers of the average gradient
     g: Array  # [m, n] last gradients
@@ -65,13 +63,11 @@ class DSGT(Algorithm):
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and y = g(x)."""
         x = round.problem.initial_params()
         g = self.gradients(x, round)
         return State(x, g, g)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         lr = self.lr if jnp.ndim(self.lr) == 0 else jnp.reshape(self.lr, (-1, 1))
         moved = state.x - lr * state.y
         x = moved + round.pull(moved)

@@ -49,8 +49,6 @@ COIN = Stream("proxskip.coin", "choice")
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     c: Array  # [m, n] -y, what mixing has added so far
 
@@ -73,12 +71,10 @@ class ExactDiffusion(AddingUp):
     title: ClassVar[str] = "exact diffusion"
 
     def init(self, round: Round) -> State:
-        """Start from x = psi = the problem's initial parameters."""
         x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, c = state
         phi = x - self.lr * self.gradients(x, round) + c
         pulled = round.pull(phi) / 2  # (Wb - I) phi
@@ -86,8 +82,6 @@ class ExactDiffusion(AddingUp):
 
 
 class Corrected(NamedTuple):
-    """What a round of LED or ProxSkip passes to the next."""
-
     x: Array  # [m, n] parameters
     y: Array  # [m, n] corrections: what mixing has taken away so far
 
@@ -99,7 +93,6 @@ class _Correcting(Algorithm):
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
 
     def init(self, round: Round) -> Corrected:
-        """Start from the problem's initial parameters."""
         x = round.problem.initial_params()
         return Corrected(x, jnp.zeros_like(x))
 
@@ -126,7 +119,6 @@ class LED(_Correcting):
     tuned: ClassVar[tuple[str, ...]] = ("lr", "beta")
 
     def step(self, state: Corrected, round: Round) -> Corrected:
-        """One round."""
         x, y = state
 
         def local(here: Round, phi: Array) -> Array:
@@ -158,7 +150,6 @@ class ProxSkip(_Correcting):
     title: ClassVar[str] = "ProxSkip"
 
     def step(self, state: Corrected, round: Round) -> Corrected:
-        """One round."""
         x, y = state
         coin = jax.random.bernoulli(round.context.stream(COIN), jnp.asarray(self.p, jnp.float32))
         round = replace(round, exchanging=coin)

@@ -45,8 +45,6 @@ from jdfl.codecs import Codec, Dense
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     s: Array  # [m, n] sum of (W - Wt) x over the rounds so far, with Wt = I for SimpleGT
 
@@ -69,12 +67,10 @@ class EXTRA(AddingUp):
     title: ClassVar[str] = "EXTRA"
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters."""
         x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, s = state
         pulled = round.pull(x)  # (W - I) x
         return State(x + pulled - self.lr * self.gradients(x, round) + s, s + pulled / 2)
@@ -97,12 +93,10 @@ class SimpleGT(Algorithm):
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters and s = 0."""
         x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, s = state
         pulled = round.pull(x)  # (W - I) x
         return State(x + pulled - self.lr * self.gradients(x, round) + s, s + pulled)

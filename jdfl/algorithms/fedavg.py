@@ -68,7 +68,6 @@ class FedAvg(Algorithm):
     mixes: ClassVar[bool] = False
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings out of range."""
         if getattr(self.updates, "trust", "") == "central":
             remedy = 'Only plain means have the noise of a mean; with these settings use trust="local".'
             checks.one_of(("equal",), remedy, weighting=self.weighting)

@@ -54,7 +54,6 @@ class FedFomo(Algorithm):
     personal: ClassVar[Personal] = "models"
 
     def step(self, x: Array, round: Round) -> Array:
-        """One round from x [m, n]."""
         y = round.repeat(self.local_steps, lambda here, y: y - self.lr * self.gradients(y, here), x)
         y, before = choosing.sent_to(round.graph.mask, y, round), round.problem.values(x)
 

@@ -65,7 +65,6 @@ class GossipFL(Algorithm):
         return {"model": codec.bits(packing.share_of(problem.n, self.share))}
 
     def step(self, x: Array, round: Round) -> Array:
-        """One round from x [m, n] to the next."""
         x = round.repeat(self.local_steps, lambda here, x: x - self.lr * self.gradients(x, here), x)
         drawn = jax.random.permutation(round.context.stream(_MASK), x.shape[1])
         mask = drawn < packing.share_of(x.shape[1], self.share)

@@ -56,12 +56,10 @@ class GUT(Algorithm):
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and y = g = 0."""
         x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x), jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, y, last = state
         g = self.gradients(x, round)
         y = g + self.mu * (y - last) - round.pull(x - self.mu * self.lr * y) / self.lr

@@ -49,16 +49,13 @@ class IHT(Algorithm):
     title: ClassVar[str] = "IHT-D-PSGD"
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings out of range."""
         checks.integer(1, problem.n, "s is the number of nonzeros kept of n parameters.", s=self.s)
         super().check(problem, network)
 
     def sparsity(self, problem: Problem) -> int:
-        """The s nonzeros of x."""
         return self.s
 
     def step(self, x: Array, round: Round) -> Array:
-        """One round from x [m, n] to the next."""
         round = round.every(self.period)
         g = self.gradients(x, round)
         return ops.top_s(round.mix(x) - self.lr * g, self.s)

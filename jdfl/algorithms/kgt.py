@@ -33,8 +33,6 @@ from jdfl.base.settings import Count, Positive, Provenance, StepSize
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     c: Array  # [m, n] corrections of the gradients, which sum to zero
 
@@ -64,7 +62,6 @@ class KGT(Algorithm):
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and c = 0, or c = mean g(x) - g(x)."""
         x = round.problem.initial_params()
         if self.start == "zero":
             return State(x, jnp.zeros_like(x))
@@ -72,7 +69,6 @@ class KGT(Algorithm):
         return State(x, round.averaged(g, TRACKER) - g)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, c = state
         y = round.repeat(self.local_steps, lambda here, y: y - self.lr * (self.gradients(y, here) + c), x)
         z = (x - y) / (self.local_steps * self.lr)

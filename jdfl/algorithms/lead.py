@@ -42,8 +42,6 @@ from jdfl.codecs import QSGD, Codec
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     c: Array  # [m, n] -lr d, what mixing has added so far
     h: Array  # [m, n] public copies of y, the same at the node and at all its neighbours
@@ -74,12 +72,10 @@ class LEAD(Algorithm):
     codes: ClassVar[Codes] = "slow copies"
 
     def init(self, round: Round) -> State:
-        """Start after a gradient step from the initial parameters, which all neighbours know."""
         x = round.problem.initial_params()
         return State(x - self.lr * self.gradients(x, round), jnp.zeros_like(x), x)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         return _corrected(self, state, self.lr, round)
 
     def visible(self, state: State) -> Array:
@@ -103,12 +99,10 @@ class CEDAS(LEAD):
     exact: ClassVar[bool] = True
 
     def init(self, round: Round) -> State:
-        """Start from x = h = the initial parameters, which all neighbours know."""
         x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x), x)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         lr = self.lr / (1 + self.decay * round.k.astype(state.x.dtype))
         return _corrected(self, state, lr, round)
 

@@ -26,8 +26,6 @@ from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     optimizer: Any  # state of the optimizer, leaves [m, ...]
 
@@ -52,7 +50,6 @@ class LocalOnly(Algorithm):
     mixes: ClassVar[bool] = False
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings out of range."""
         super().check(problem, network)
         if self.train == "local" and problem.n_shared == problem.n:
             raise ValueError(
@@ -61,12 +58,10 @@ class LocalOnly(Algorithm):
             )
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters."""
         x = round.problem.initial_params()
         return State(x, descent.begin(self.optimizer, self.lr, x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, problem = state.x, round.problem
         move, optimizer = descent.update(self.optimizer, self.lr, self.gradients(x, round), state.optimizer, x)
         if self.train == "local":

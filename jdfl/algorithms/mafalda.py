@@ -48,8 +48,6 @@ _EXACT, _PROBES, _NUMBERS = 256, 32, 2**24  # nodes with exact traces, random ve
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     hidden: Array  # [m, p - 1, n] negative noise of the last rounds
 
@@ -102,12 +100,10 @@ class MAFALDA(Algorithm):
         return jnp.asarray(rows[:steps], problem.dtype)
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters, with `hidden` zero."""
         x = round.problem.initial_params()
         return State(x, jnp.zeros((len(x), round.ready.shape[1] - 1, x.shape[1]), x.dtype))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, hidden = state
         if self.gradients.mechanism is None:
             return State(round.mix(x - self.lr * self.gradients(x, round)), hidden)

@@ -30,8 +30,6 @@ from jdfl.codecs import Codec, Dense
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     optimizer: Any  # state of the optimizer, leaves [m, ...]
 
@@ -55,11 +53,9 @@ class MATCHA(Algorithm):
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters."""
         x = round.problem.initial_params()
         return State(x, descent.begin(self.optimizer, self.lr, x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         y, optimizer = descent.local_steps(self, *state, round)
         return State(round.mix(y), optimizer)

@@ -36,16 +36,12 @@ from jdfl.base.settings import Momentum, Provenance, StepSize
 
 
 class Tracked(NamedTuple):
-    """What a round of momentum tracking passes to the next."""
-
     x: Array  # [m, n] parameters
     y: Array  # [m, n] trackers of the average momentum
     u: Array  # [m, n] momenta
 
 
 class State(NamedTuple):
-    """What a round of DSGT-HB passes to the next."""
-
     x: Array  # [m, n] parameters
     y: Array  # [m, n] trackers of the average gradient
     g: Array  # [m, n] last gradients
@@ -77,13 +73,11 @@ class MomentumTracking(_WithMomentum):
     exact: ClassVar[bool] = True
 
     def init(self, round: Round) -> Tracked:
-        """Start from the initial parameters x and y = u = g(x)."""
         x = round.problem.initial_params()
         g = self.gradients(x, round)
         return Tracked(x, g, g)
 
     def step(self, state: Tracked, round: Round) -> Tracked:
-        """One round."""
         x = state.x + round.pull(state.x) - self.lr * state.y
         u = self.beta * state.u + self.gradients(x, round)
         return Tracked(x, state.y + round.pull(state.y, TRACKER) + u - state.u, u)
@@ -107,13 +101,11 @@ class DSGTHB(_WithMomentum):
     exact: ClassVar[bool] = True
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and u = y = g(x)."""
         x = round.problem.initial_params()
         g = self.gradients(x, round)
         return State(x, g, g, g)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, y, last, u = state
         x = x - self.lr * u
         x = x + round.pull(x)

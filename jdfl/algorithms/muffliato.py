@@ -35,8 +35,6 @@ from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     before: Array  # [m, n] messages of the previous round
 
@@ -71,12 +69,10 @@ class Muffliato(Algorithm):
         return jnp.asarray(np.where(np.arange(steps) % self.gossips == 0, 1.0, w), problem.dtype)
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters."""
         x = round.problem.initial_params()
         return State(x, x)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, w = state.x, round.ready[round.k].astype(state.x.dtype)
         due = jnp.broadcast_to(round.k % self.gossips == 0, (round.m,))
         g = round.each_of(due, round.m, lambda here: self.gradients(here.of(x), here), jnp.zeros_like(x))

@@ -57,8 +57,6 @@ _DIRECTION = Channel("direction", Stream("message.direction", "shared"))
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     y: Array  # [m, n] trackers of the average gradient
     g: Array  # [m, n] last gradients
@@ -87,18 +85,15 @@ class NetworkGIANT(Algorithm):
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings, gradients and networks that do not fit."""
         super().check(problem, network)
         _check_smooth(self.title, self.gradients)
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and y = g(x)."""
         x = round.problem.initial_params()
         g, times = _derivatives(self.gradients, x, round)
         return State(x, g, g, self._direction(x, g, g, times, round))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         moved = state.x - self.lr * state.d
         x = moved + round.pull(moved)
         g, times = _derivatives(self.gradients, x, round)
@@ -168,12 +163,10 @@ class NetworkNewton(Algorithm):
         return (MODEL, _DIRECTION) if self.K else (MODEL,)
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings, gradients and networks that do not fit."""
         super().check(problem, network)
         _check_smooth(self.title, self.gradients)
 
     def step(self, x: Array, round: Round) -> Array:
-        """One round from x [m, n] to the next."""
         own = 1 - round.graph.self_weight.astype(x.dtype)[:, None]
         g, times = _derivatives(self.gradients, x, round)
         u = self.alpha * g - round.pull(x)

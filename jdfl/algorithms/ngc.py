@@ -36,8 +36,6 @@ _CROSS = Channel("cross gradient")
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     v: Array  # [m, n] momentum
 
@@ -70,12 +68,10 @@ class NGC(Algorithm):
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, _CROSS)
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters."""
         x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, v = state
         graph, others = round.graph, round.graph.gathered(x)
         round.trace.grads = graph.in_degree

@@ -38,8 +38,6 @@ from jdfl.codecs import Codec, Dense
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     c: Array  # [m, n] what mixing has added so far
 
@@ -62,12 +60,10 @@ class NIDS(AddingUp):
     title: ClassVar[str] = "NIDS"
 
     def init(self, round: Round) -> State:
-        """Start from x^1 = x^0 - lr g(x^0), where x^0 are the initial parameters; this costs one gradient."""
         x = round.problem.initial_params()
         return State(x - self.lr * self.gradients(x, round), jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, c = state
         z = x - self.lr * self.gradients(x, round) + c
         pulled = round.pull(z) / 2  # (Wt - I) z

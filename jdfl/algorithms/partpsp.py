@@ -42,8 +42,6 @@ from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     shared: PushSum
     local: Array  # [m, n - d]
 
@@ -77,7 +75,6 @@ class PartPSP(OverPushSum):
     rate: ClassVar[str] = "lr_shared"
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings out of range."""
         super().check(problem, network)
         if problem.n_shared == 0:
             raise ValueError("Expected a shared part, got shared = 0. Use LocalOnly, or share some parameters.")
@@ -87,12 +84,10 @@ class PartPSP(OverPushSum):
         return problem.n_shared
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters."""
         x, d = round.problem.initial_params(), round.problem.n_shared
         return State(self.dpps.init(x[:, :d], round), x[:, d:])
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         y = state.shared.y
         scale = jnp.asarray(round.ready.scale(round.k), y.dtype)
         local, g = self._descent(y, state.local, scale, round)
@@ -118,7 +113,6 @@ class PartPSP(OverPushSum):
         return local, shortened(gradients, g)
 
     def mass(self, state: State) -> Array:
-        """The push-sum weights a [m]."""
         return state.shared.a
 
     def params(self, state: State) -> Array:

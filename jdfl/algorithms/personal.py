@@ -46,8 +46,6 @@ from jdfl.base.settings import Count, Natural, Positive, Provenance, StepSize
 
 
 class Chosen(NamedTuple):
-    """What a round of PENS passes to the next."""
-
     x: Array  # [m, n] parameters
     chosen: Array  # [m, d] in how many rounds of the selection a neighbour was among the best, int32
 
@@ -75,11 +73,9 @@ class PENS(Algorithm):
     needs: ClassVar[dict[str, bool]] = {"fixed": True}
 
     def init(self, round: Round) -> Chosen:
-        """Start from the initial parameters, without any choice."""
         return Chosen(round.problem.initial_params(), jnp.zeros(round.graph.senders.shape, jnp.int32))
 
     def step(self, state: Chosen, round: Round) -> Chosen:
-        """One round."""
         graph, selecting = round.graph, round.k < self.selection
         x = round.repeat(self.local_steps, lambda here, x: x - self.lr * self.gradients(x, here), state.x)
         degree = graph.in_degree[:, None]
@@ -94,8 +90,6 @@ class PENS(Algorithm):
 
 
 class Weighted(NamedTuple):
-    """What a round of L2C passes to the next."""
-
     x: Array  # [m, n] parameters
     b: Array  # [m, d + 1] logarithms of the weights up to a common shift, the node's own first
     kept: Array  # [m, d] neighbours that have a weight, bool
@@ -127,12 +121,10 @@ class L2C(Algorithm):
     needs: ClassVar[dict[str, bool]] = {"fixed": True}
 
     def init(self, round: Round) -> Weighted:
-        """Start from the initial parameters, with equal weights."""
         x, mask = round.problem.initial_params(), round.graph.mask
         return Weighted(x, jnp.zeros((len(mask), mask.shape[1] + 1), x.dtype), mask)
 
     def step(self, state: Weighted, round: Round) -> Weighted:
-        """One round."""
         x, b, kept = state
         if self.prune is not None:
             kept = jnp.where(round.k == self.prune, choosing.largest(b[:, 1:], kept, self.keep), kept)

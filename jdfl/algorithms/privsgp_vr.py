@@ -42,8 +42,6 @@ _EXAMPLE = Stream("privsgp-vr.example", "private")
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     u: Array  # [m, n] sums of push-sum
     a: Array  # [m] push-sum weights
     table: Array  # [m, q, n] last gradient of every example, without the regulariser; never sent
@@ -82,14 +80,12 @@ class PrivSGPVR(PushSums):
             )
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters with weights of 1, and with the gradients of all examples."""
         u, problem = round.problem.initial_params(), round.problem
         round.trace.grads = problem.sizes // self.examples(problem)
         table = marking.own(problem.each(problem.example_gradients, u, problem.data), u, problem.data)
         return State(u, jnp.ones_like(u[:, 0]), table)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, problem = state.x, round.problem
 
         def corrected(w: Array, data: Any, weight: Array, table: Array, key: Array) -> tuple[Array, Array]:

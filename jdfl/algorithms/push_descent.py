@@ -71,7 +71,6 @@ class OverPushSum(Algorithm):
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """The channels of the protocol."""
         return self.dpps.channels
 
     def check(self, problem: Problem, network: Network) -> None:
@@ -85,7 +84,6 @@ class OverPushSum(Algorithm):
         self.dpps.check(self.title, network)
 
     def plan(self, problem: Problem, network: Network, steps: int) -> Schedule:
-        """The noise schedule, on the host before a run."""
         scales, d = decays(self.milestones, self.decay, steps), self.carried(problem)
         start = None if problem.start is None else problem.start[:d]
         rates = schedules.bounds(getattr(self, self.rate), steps)
@@ -96,7 +94,6 @@ class OverPushSum(Algorithm):
         return problem.n
 
     def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
-        """The message sizes of the protocol."""
         return self.dpps.message_bits(self.carried(problem), problem.dtype)
 
     def pushed(self, state: PushSum, eps: Array, round: Round) -> PushSum:
@@ -138,11 +135,9 @@ class PushSums(Algorithm):
             raise ValueError("Expected a shared part, got shared = 0. Use LocalOnly, or share some parameters.")
 
     def mass(self, state: Any) -> Array:
-        """The push-sum weights a [m]."""
         return state.a
 
     def params(self, state: Any) -> Array:
-        """The corrected parameters x [m, n]."""
         return state.x
 
     def visible(self, state: Any) -> Array:

@@ -42,8 +42,6 @@ from jdfl.problems import Problem
 
 
 class Pushed(NamedTuple):
-    """What a round of Push-DIGing or ADD-OPT passes to the next."""
-
     u: Array  # [m, n] sums of push-sum
     a: Array  # [m] push-sum weights
     y: Array  # [m, n] trackers: their sum is that of the gradients
@@ -56,8 +54,6 @@ class Pushed(NamedTuple):
 
 
 class Moving(NamedTuple):
-    """What a round of ABm passes to the next."""
-
     x: Array  # [m, n] parameters
     y: Array  # [m, n] trackers: their sum is that of the gradients
     g: Array  # [m, n] last gradients
@@ -92,13 +88,11 @@ class PushDIGing(_Pushing):
     exact: ClassVar[bool] = True
 
     def init(self, round: Round) -> Pushed:
-        """Start from the initial parameters with weights of 1, and y = g(x)."""
         u = round.problem.initial_params()
         g = self.gradients(u, round)
         return Pushed(u, jnp.ones_like(u[:, 0]), g, g)
 
     def step(self, state: Pushed, round: Round) -> Pushed:
-        """One round."""
         u, a = self.moved(state, round)
         g = self.gradients(state._replace(u=u, a=a).x, round)
         return Pushed(u, a, round.mix(state.y, TRACKER) + g - state.g, g)
@@ -108,11 +102,9 @@ class PushDIGing(_Pushing):
         return round.push(state.u - self.lr * state.y, state.a, MODEL)
 
     def mass(self, state: Pushed) -> Array:
-        """The push-sum weights a [m]."""
         return state.a
 
     def params(self, state: Pushed) -> Array:
-        """The corrected parameters u / a [m, n]."""
         return state.x
 
     def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
@@ -159,13 +151,11 @@ class PushPull(_Pushing):
     exact: ClassVar[bool] = True
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and y = g(x)."""
         x = round.problem.initial_params()
         g = self.gradients(x, round)
         return State(x, g, g)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, y, last = state
         pulling, adapted = round.on(averaging(round.graph)), x - self.lr * y
         x = adapted + pulling.pull(adapted if self.order == "adapt-then-combine" else x)
@@ -191,13 +181,11 @@ class ABm(_Pushing):
     tuned: ClassVar[tuple[str, ...]] = ("lr", "momentum")
 
     def init(self, round: Round) -> Moving:
-        """Start from the initial parameters x and y = g(x), at rest."""
         x = round.problem.initial_params()
         g = self.gradients(x, round)
         return Moving(x, g, g, jnp.zeros_like(x))
 
     def step(self, state: Moving, round: Round) -> Moving:
-        """One round."""
         x, y, last, step = state
         step = round.on(averaging(round.graph)).pull(x) - self.lr * y + self.momentum * step
         x = x + step

@@ -38,8 +38,6 @@ from jdfl.base.settings import Momentum, Positive, Provenance, StepSize
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     a: Array  # [m, n] quasi-global momentum
     b: Array | None = None  # [m, n] quasi-global second moments, of QG-Adam
@@ -68,12 +66,10 @@ class QGDSGDm(Algorithm):
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters, without momentum."""
         x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, a, _ = state
         g = self.gradients(x, round)
         h = self.beta * a + g
@@ -103,12 +99,10 @@ class QGAdam(Algorithm):
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters, without momentum."""
         x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x), jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, a, b = state
         assert b is not None
         g = self.gradients(x, round)

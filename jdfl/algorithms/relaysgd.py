@@ -68,13 +68,11 @@ class RelaySGD(Algorithm):
         return parents(context.graph, context.node)
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters, before any message."""
         x = round.problem.initial_params()
         nothing = jnp.zeros((x.shape[0], x.shape[1] + 1), x.dtype)
         return State(x, nothing, nothing)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         (x, up, down), parent = state, round.ready
         to_children, to_parents = (round.on(graph) for graph in branches(round.graph, round.node, parent))
         h = jnp.pad(x - self.lr * self.gradients(x, round), ((0, 0), (0, 1)), constant_values=1)

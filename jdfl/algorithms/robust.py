@@ -31,8 +31,6 @@ from jdfl.robust import ClippedGossip, Rule, check_combines
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     u: Array  # [m, n] momentum
 
@@ -72,12 +70,10 @@ class RobustDSGD(Algorithm):
         return self.rule.minimises or super().minimises(problem, network)
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters, without momentum."""
         x = round.problem.initial_params()
         return State(x, 0 * x)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, u = state
         u = self.beta * u + self.gradients(x, round)
         return State(round.by(self.rule).mix(x - self.lr * u), u)

@@ -34,8 +34,6 @@ from jdfl.base.settings import Count, Positive, Provenance, StepSize
 
 
 class State(NamedTuple):
-    """What a round of PEDFL passes to the next."""
-
     mixed: PushSum  # mixture of the last messages
     step: Array  # [m, n] what the node adds to it
 
@@ -60,20 +58,16 @@ class SGP(OverPushSum):
     title: ClassVar[str] = "SGP"
 
     def init(self, round: Round) -> PushSum:
-        """Start from the problem's initial parameters."""
         return self.dpps.init(round.problem.initial_params(), round)
 
     def step(self, state: PushSum, round: Round) -> PushSum:
-        """One round."""
         g = shared_gradient(self.gradients, state.y, round)
         return self.pushed(state, -self.lr * round.ready.scale(round.k).astype(g.dtype) * g, round)
 
     def mass(self, state: PushSum) -> Array:
-        """The push-sum weights a [m]."""
         return state.a
 
     def params(self, state: PushSum) -> Array:
-        """The corrected parameters x / a [m, n]."""
         return state.y
 
     def visible(self, state: PushSum) -> Array:
@@ -105,22 +99,18 @@ class PEDFL(OverPushSum):
     unsent: ClassVar[str] = UNSENT_STEP
 
     def init(self, round: Round) -> State:
-        """Start from the problem's initial parameters."""
         x = round.problem.initial_params()
         return State(self.dpps.init(x, round), jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         g = shared_gradient(self.gradients, self.params(state), round)
         mixed = self.pushed(state.mixed, state.step, round)
         return State(mixed, -self.lr * round.ready.scale(round.k).astype(g.dtype) * g)
 
     def mass(self, state: State) -> Array:
-        """The push-sum weights a [m]."""
         return state.mixed.a
 
     def params(self, state: State) -> Array:
-        """The parameters x [m, n]."""
         return state.mixed.s + state.step
 
     def visible(self, state: State) -> Array:

@@ -57,7 +57,6 @@ class SoftDSGD(Algorithm):
     needs: ClassVar[dict[str, bool]] = {"table": True}
 
     def step(self, x: Array, round: Round) -> Array:
-        """One round from x [m, n] to the next."""
         h = x - self.lr * self.gradients(x, round)
         return round.mix(h) - self._lost(h, round)
 

@@ -51,8 +51,6 @@ _EXAMPLES = Stream("gt-saga.examples", "private")
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     y: Array  # [m, n] trackers of the average of v
     v: Array  # [m, n] last estimates of the gradients
@@ -80,13 +78,11 @@ class Reduced(Algorithm):
         raise NotImplementedError
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and y = v = g(x)."""
         x = round.problem.initial_params()
         v, memory = self._begin(x, round)
         return State(x, v, v, memory)
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x = self._mixed(state.x, -self.lr * state.y, round, MODEL)
         v, memory = self._estimate(x, state, round)
         return State(x, self._mixed(state.y, v - state.v, round, TRACKER), v, memory)
@@ -115,7 +111,6 @@ class GTSAGA(Reduced):
     exact: ClassVar[bool] = True
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings, data and networks that do not fit."""
         super().check(problem, network)
         if self.batch > (fewest := int(np.min(np.asarray(problem.sizes)))):
             raise ValueError(

@@ -35,8 +35,6 @@ _INTEGRAL = Channel("integral", Stream("message.integral", "shared"))
 
 
 class State(NamedTuple):
-    """What a round passes to the next."""
-
     x: Array  # [m, n] parameters
     z: Array  # [m, n] integrals of the disagreement, which sum to zero
 
@@ -61,12 +59,10 @@ class WangElia(Algorithm):
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, _INTEGRAL)
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and z = 0."""
         x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
-        """One round."""
         x, z = state
         pulled = self.gain * round.pull(x)  # -K x
         moved = pulled + self.gain * round.pull(z, _INTEGRAL)

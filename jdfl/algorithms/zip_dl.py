@@ -59,7 +59,6 @@ class ZipDL(Algorithm):
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
 
     def step(self, x: Array, round: Round) -> Array:
-        """One round from x [m, n]."""
         y = round.repeat(self.local_steps, lambda here, y: y - self.lr * self.gradients(y, here), x)
         centre, arriving = self._noise(y, round)
         return round.mix(y - centre) + arriving
