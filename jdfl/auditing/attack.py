@@ -16,7 +16,7 @@ Everything here is NumPy on the host. Axes: N runs, p features.
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -24,7 +24,7 @@ import numpy as np
 import scipy
 
 from jdfl.base import checks
-from jdfl.privacy.report import plain, upper
+from jdfl.privacy.report import Plain, upper
 
 _RIDGE = 1e-9  # of the mean variance; features are computed in float32, whose rounding is below it
 _CAUTION = 50  # factor by which a threshold's bound may fail less often while thresholds are compared
@@ -46,7 +46,7 @@ class Attack:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verdict(Plain):
     """What the results of all audits share: a lower bound on epsilon, compared with the accounted one."""
 
     algorithm: str
@@ -71,20 +71,12 @@ class Verdict:
 
     @property
     def exit_status(self) -> int:
-        """The exit status of `jdfl audit`: 0 not refuted, 3 refuted, 4 inconclusive.
-
-        Scripts can distinguish the three by it. 0 is no proof, since another attack may be better, and 4 calls for more
-        runs or canaries. The command itself exits with 2 for settings that it refuses.
-        """
+        """The exit status of `jdfl audit`: 0 not refuted, which is no proof, 3 refuted, 4 inconclusive."""
         return 3 if self.violated else 4 if self.inconclusive else 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; numbers that are not finite become None.
-
-        All fields by name, the findings as dictionaries, and `violated`. `jdfl audit --json` prints it. A number of
-        None is an infinite one, or one that does not apply.
-        """
-        return plain(asdict(self) | {"violated": self.violated})
+        """The fields by name as plain data for JSON, and `violated`; numbers that are not finite become None."""
+        return super().as_dict() | {"violated": self.violated}
 
     @property
     def _account(self) -> str:

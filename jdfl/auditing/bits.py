@@ -66,17 +66,11 @@ class BitAudit(Verdict, Attack):
         return self.covered and self.shown
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; numbers that are not finite become None.
-
-        All fields by name, with `shown` and `violated`. `jdfl audit --bits --json` prints it.
-        """
+        """As for all audits, with `shown`."""
         return super().as_dict() | {"shown": self.shown}
 
     def statement(self) -> str:
-        """The audit in words, as Markdown list items.
-
-        The first item is the verdict: VIOLATED, OUTSIDE THE CLAIM or not refuted, with the epsilon that was shown.
-        """
+        """The audit in words, as Markdown list items; first VIOLATED, OUTSIDE THE CLAIM or not refuted."""
         verdict = "VIOLATED" if self.violated else "OUTSIDE THE CLAIM" if self.shown else "not refuted"
         void = "" if self.covered else ", which is void against an observer of the bits; ExactGaussian's is not"
         return (

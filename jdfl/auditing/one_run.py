@@ -91,18 +91,11 @@ class OneRun(Verdict):
 
     @property
     def inconclusive(self) -> bool:
-        """Whether this number of canaries could not have refuted the account.
-
-        The accounted epsilon is then above `epsilon_most`. More canaries raise that, logarithmically.
-        """
+        """Whether the accounted epsilon is above `epsilon_most`, which more canaries raise logarithmically."""
         return not self.violated and self.epsilon_accounted > self.epsilon_most
 
     def statement(self) -> str:
-        """The audit in words, as Markdown list items.
-
-        The first item is the verdict: VIOLATED, INCONCLUSIVE or not refuted, with the epsilon that was shown, its
-        confidence and the accounted one. Then follow mu, the guesses, and what was not attacked.
-        """
+        """The audit in words, as Markdown list items; first VIOLATED, INCONCLUSIVE or not refuted."""
         verdict = "VIOLATED" if self.violated else "INCONCLUSIVE" if self.inconclusive else "not refuted"
         why = "" if self.violated else ". One run can only refute gross errors; another attack may be better"
         why = ", which this number of canaries cannot refute" if self.inconclusive else why

@@ -81,11 +81,7 @@ class Audit(Verdict, Attack, Probe):
 
     @property
     def families(self) -> tuple[str, ...]:
-        """What refutes the account: "attack" where the attack does, then the families of the findings, clearest first.
-
-        Families indicate where to look for the error, such as the noise's size, the sensitivity or the sampling. Empty
-        where nothing refutes the account.
-        """
+        """What refutes the account: "attack" where the attack does, then the families of findings, clearest first."""
         attack = ["attack"] if self.epsilon_lower > self.epsilon_accounted else []
         return tuple(dict.fromkeys(attack + [one.family for one in self.findings]))
 
@@ -93,28 +89,18 @@ class Audit(Verdict, Attack, Probe):
     def inconclusive(self) -> bool:
         """Whether nothing was refuted, no rounds could be repeated, and more is claimed than the attack can judge.
 
-        `not_probed` says why no rounds were repeated. An attack alone finds few errors, so a claim is inconclusive
-        then; so is any account above `epsilon_most`, the bound of a faultless attack with this number of runs.
+        That is any claim, since an attack alone finds few errors, and any account above `epsilon_most`.
         """
         unjudged = self.claimed or self.epsilon_accounted > self.epsilon_most
         return not self.violated and bool(self.not_probed) and unjudged
 
     @property
     def refutes_published(self) -> bool:
-        """Whether the attack shows more than the paper's claim allows.
-
-        It compares `delta_lower`, a bound at `confidence` for the published epsilon, with the published delta, and is
-        False where no paper claims anything. It does not affect `violated`, which concerns what jdfl accounts for.
-        """
+        """Whether `delta_lower`, at the published epsilon, is above the published delta; not a part of `violated`."""
         return self.published is not None and self.delta_lower is not None and self.delta_lower > self.published[1]
 
     def statement(self) -> str:
-        """The audit in words, as Markdown list items.
-
-        The first item is the verdict: VIOLATED, INCONCLUSIVE or not refuted, with the epsilon that was shown, its
-        confidence and the accounted one. Then follow mu, the attack's size, the failed tests, the published claim, and
-        what was not attacked.
-        """
+        """The audit in words, as Markdown list items; first VIOLATED, INCONCLUSIVE or not refuted."""
         rests, shown = basis(self.claimed), f"shows {self._shown}"
         attacked = f"the attack on {self.algorithm} {shown}, against an accounted {self._account} ({rests})"
         if self.violated:

@@ -45,17 +45,9 @@ def planned_releases(
 ) -> np.ndarray:
     """How many releases every node [m] makes in `steps` rounds of this run; only the counts are computed.
 
-    Whole numbers, including the releases before the first round. A stop rule may leave a run with fewer.
-
-    Args:
-        algorithm: The settings of the method.
-        problem: The nodes' data and losses, of m nodes.
-        network: The communication network, with the same number of nodes.
-        steps: Rounds of the run, at least 1.
-        key: That of the run, as for `jdfl.run`; the counts depend on it where participation is random.
-
-    Raises:
-        ValueError: For what `jdfl.run` refuses.
+    Whole numbers, including the releases before the first round. A stop rule may leave a run with fewer. `algorithm`,
+    `problem`, `network`, `steps` and `key` are those of `jdfl.run`, as are the ValueErrors; the counts depend on the
+    key where participation is random.
     """
     network = stepping.paired(problem, network)
     program = check_run(algorithm, problem, network, steps, 1, None)
@@ -181,18 +173,9 @@ def account_plan(
 ) -> PrivacyReport:
     """The privacy guarantee of a planned run of `steps` rounds, without running it; raises as `account` does.
 
-    `calibrate` is the inverse, from an epsilon to the noise.
-
-    Args:
-        algorithm: The settings of the method, with its noise.
-        problem: The nodes' data and losses, of m nodes.
-        network: The communication network, with the same number of nodes.
-        steps: Rounds of the run, at least 1; the report is of all of them.
-        key: That of the run, as for `jdfl.run`; the number of releases may depend on it.
-        delta: As for `account`.
-        accounting: As for `account`.
-        stop: The rule that may end the run early; nothing is claimed for a rule that reads more than is released,
-            unless the problem declares "stop" public. None: there is none.
+    `calibrate` is the inverse, from an epsilon to the noise. `algorithm`, `problem`, `network`, `steps` and `key` are
+    those of `jdfl.run`, with the noise; `delta` and `accounting` are those of `account`. Nothing is claimed with a rule
+    `stop` that reads more than is released, unless the problem declares "stop" public; None: there is no rule.
     """
     network = stepping.paired(problem, network)
     releases = planned_releases(algorithm, problem, network, steps=steps, key=key)
@@ -217,17 +200,9 @@ def calibrate(
     """The algorithm with the least noise that makes `steps` rounds (epsilon, delta)-differentially private.
 
     The multiplier of its mechanism is replaced, whatever it was; sampling is taken into account where it is performed.
-
-    Args:
-        algorithm: The settings of the method, which has a mechanism of noise.
-        problem: The nodes' data and losses, of m nodes.
-        network: The communication network, with the same number of nodes.
-        steps: Rounds of the run, at least 1.
-        epsilon: What all rounds together may spend, above 0.
-        delta: As for `account`; not used with accounting = "paper".
-        key: As for `account_plan`.
-        accounting: "sound", or "paper" for the noise that the algorithm's paper prescribes, which may not be sound.
-        stop: The rule that may end the run early; None: there is none.
+    `epsilon` > 0 is what all rounds together may spend. `algorithm`, `problem`, `network`, `steps`, `key` and `stop`
+    are those of `account_plan`, and `delta` is that of `account`, not used with `accounting` = "paper", for the noise
+    that the algorithm's paper prescribes, which may not be sound.
 
     Raises:
         ValueError: Where nothing may be claimed, for noise that follows a schedule, with accounting = "paper" for an
@@ -337,15 +312,8 @@ def paths(
     releases of bounded values, and from what is public: it is covered by the guarantee of these, which `account_plan`
     gives. Nothing is run. Where a message has a reason, there is no guarantee.
 
-    Args:
-        algorithm: The settings of the method.
-        problem: The nodes' data and losses; values that it declares public count as public.
-        network: The communication network, with the same number of nodes.
-        steps: Number of planned rounds, at least 1.
-        metrics: Names or functions, as for `jdfl.run`; None: all that the problem can give.
-
-    Raises:
-        ValueError: For settings that do not go together, and for metrics that the problem cannot give.
+    `algorithm`, `problem`, `network`, `steps` and `metrics` are those of `jdfl.run`, as are the ValueErrors; values
+    that the problem declares public count as public.
     """
     network = paired(problem, network)
     check_settings(algorithm, problem, network, steps)

@@ -52,16 +52,8 @@ def repeat(
     bit for bit on CPU. Runs side by side agree with these up to rounding, as matrix products of several runs at once
     add in another order; their graphs, faults, counts and clocks are the same.
 
-    Args:
-        algorithm: The settings of the method.
-        problem: The nodes' data and losses, of m nodes.
-        network: The communication network, with the same number of nodes.
-        keys: Seeds or typed keys, at least one.
-        steps: Rounds of every run, at least 1.
-        options: As for `sweep`: `every`, `stop`, `metrics`, `batch` and `ledger`.
-
-    Raises:
-        ValueError: As `sweep` does.
+    `algorithm`, `problem`, `network`, `keys`, `steps` and the `options` `every`, `stop`, `metrics`, `batch` and
+    `ledger` are those of `sweep`, as are the ValueErrors.
     """
     return sweep(algorithm, problem, network, over={}, keys=keys, steps=steps, **options)
 

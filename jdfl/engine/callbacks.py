@@ -111,19 +111,11 @@ class Deadline(Callback):
         self._made, self._shortest, self._last = time.monotonic(), math.inf, (0.0, 0.0)
 
     def on_start(self, plan: Plan) -> None:
-        """Forget how long the chunks of an earlier run took.
-
-        Those of another run may take longer. The seconds still count from when the deadline was made, so that several
-        runs may share one.
-        """
+        """Forget how long the chunks of an earlier run took; the seconds count from when the deadline was made."""
         self._shortest, self._last = math.inf, (0.0, 0.0)
 
     def on_return(self, now: Snapshot) -> None:
-        """Note the time when the first chunk begins.
-
-        The time of compilation so far is noted, too, so that it does not count as a part of the first chunk. Before
-        later chunks nothing has to be done.
-        """
+        """Note when the first chunk begins, and the time of compilation so far, which is no part of it."""
         self._last = self._last if any(self._last) else (time.monotonic(), compiled())
 
     def on_chunk(self, now: Snapshot) -> str | None:
@@ -148,10 +140,9 @@ class Budget(Callback):
     delta: float | None = None
 
     def on_start(self, plan: Plan) -> np.ndarray:
-        """The number of releases [m] within the budget; ValueError if nothing can be claimed.
+        """The number of releases [m] within the budget, by the accounting of `jdfl.account`.
 
-        It follows from the noise, records and stop rule of the `plan` by the accounting of `jdfl.account`. An epsilon
-        that is not positive, and a delta that is too large to promise anything, raise ValueError as well.
+        Raises ValueError if nothing can be claimed of the `plan`, and for an epsilon or delta that makes no sense.
         """
         arguments.settings(self)
         target = float(self.epsilon)

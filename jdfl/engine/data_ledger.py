@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -22,14 +22,14 @@ from jdfl.privacy import Guarantee, Ledger
 from jdfl.privacy.accounting import scheduled
 from jdfl.privacy.analytic import check_delta
 from jdfl.privacy.ledger import total_epsilon
-from jdfl.privacy.report import check_claim, check_relation, plain, upper, whom
+from jdfl.privacy.report import Plain, check_claim, check_relation, upper, whom
 from jdfl.store.files import placed, sync_path
 
 _VERSION = 2
 
 
 @dataclass(frozen=True)
-class Standing:
+class Standing(Plain):
     """The standing of all runs in a dataset's ledger."""
 
     path: str  # the file
@@ -38,10 +38,6 @@ class Standing:
     epsilon: float  # of all of them together, infinite where one has none
     delta: float
     budget: float  # the epsilon that they may have together
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; an epsilon that is infinite becomes None."""
-        return plain(asdict(self))
 
     def statement(self) -> str:
         """The same in a sentence."""

@@ -69,19 +69,12 @@ class Totals:
 
     @property
     def bits(self) -> int:
-        """Bits sent by all nodes in all rounds, an exact integer: over channels, messages times the size of one.
-
-        Headers of a transport are not included.
-        """
+        """Bits sent by all nodes in all rounds, an exact integer; headers of a transport are not included."""
         return sum(count * self.message_bits[channel] for channel, count in self.messages.items())
 
     @property
     def bytes(self) -> float:
-        """Bytes sent over the network: bits / 8.
-
-        It is not an integer where messages do not fill their last byte, and as a float it rounds very large numbers;
-        `bits` is always exact.
-        """
+        """Bytes sent over the network: bits / 8, as a float, which rounds very large numbers."""
         return self.bits / 8
 
 
@@ -386,16 +379,9 @@ def assemble(
 ) -> Result:
     """The result of a run that ended or was `cut`, on the host.
 
-    Args:
-        plan: What was asked for.
-        setting: What the steps could read.
-        params ([m, n]): The parameters of all nodes.
-        carry: What the loop carried at the end.
-        tally: The records and counts so far.
-        spent: The seconds so far.
-        cut: Why the run ended before its last round, and the reason in words; None: it was not cut.
-        warned: Warnings of the run.
-        moments ([m] each): The releases of every node, by the numbers of rounds at which they were looked at.
+    `setting` is what the steps could read, `carry` what the loop carried at the end, and `params` ([m, n]) its
+    parameters. `tally`, `spent` and `warned` have the records, seconds and warnings so far, and `moments` the releases
+    [m] after some rounds.
     """
     problem, network, guarantee = plan.problem, plan.network, plan.guarantee
     rounds, found = int(carry.rounds), invariants.found(carry.bad)

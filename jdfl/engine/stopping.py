@@ -74,9 +74,9 @@ class _Rule:
 class ConsensusBelow(_Rule):
     """Stop when the consensus error (1/m) sum_i ||w_i - xbar||^2 is at most tolerance * per.
 
-    It may fire once all nodes have communicated and `after` rounds are done.
-
-    With per = s this is the CEPS paper's test. Before every node has communicated the nodes agree trivially.
+    It may fire once all nodes have communicated and `after` rounds are done: before that the nodes agree trivially. It
+    reads the shared parameters only. Nodes may agree before they have learnt anything: combine it with a rule on
+    progress by `all_of`. With per = s this is the CEPS paper's test.
     """
 
     tolerance: Positive
@@ -96,15 +96,16 @@ class ConsensusBelow(_Rule):
 
 @struct.dataclass
 class ObjectiveBelow(_Rule):
-    """Stop when the objective at the mean of the nodes' parameters reaches a value.
+    """Stop when the objective at the mean of the nodes' parameters reaches a value, regulariser included.
 
-    The rule is evaluated every `every` rounds.
+    The rule is evaluated every `every` rounds. It reads the data, so that no privacy guarantee is claimed unless the
+    problem declares "stop" public.
     """
 
     value: Number
     """The value to reach."""
     every: Count = struct.field(pytree_node=False, default=1)
-    """Rounds between two evaluations."""
+    """Rounds between two evaluations, each of which takes a pass over all data."""
     _why: ClassVar[str] = "the objective fell below its target"
 
     def __call__(self, view: View) -> Array:
@@ -116,13 +117,14 @@ class ObjectiveBelow(_Rule):
 class GradientBelow(_Rule):
     """Stop when the gradient at the mean of the nodes' parameters is small; for methods without sparsity.
 
-    The metric `gradient_norm` is compared with the tolerance every `every` rounds.
+    The metric `gradient_norm` is compared with the tolerance every `every` rounds. It reads the data, as
+    `objective_below` does.
     """
 
     tolerance: Positive
     """Largest norm of the gradient."""
     every: Count = struct.field(pytree_node=False, default=1)
-    """Rounds between two evaluations."""
+    """Rounds between two evaluations, each of which takes a pass over all data."""
     _why: ClassVar[str] = "the gradient at the average fell below its tolerance"
 
     def __call__(self, view: View) -> Array:
@@ -164,44 +166,7 @@ class AllOf:
         return ", and ".join(rule.reason for rule in self.rules)
 
 
-def consensus_below(tolerance: float, *, per: float = 1.0, after: int = 0) -> ConsensusBelow:
-    """Stop when the consensus error is at most tolerance * per (the CEPS paper's rule with per = s).
-
-    It reads the shared parameters only. Nodes may agree before they have learnt anything: combine it with a rule on
-    progress by `all_of`. Settings out of range raise ValueError when a run begins.
-
-    Args:
-        tolerance: Bound > 0 on the mean squared distance of the nodes from their mean; 5e-3 is the CEPS paper's.
-        per: Factor > 0 of the tolerance, such as the number of nonzeros s of the algorithm.
-        after: Rounds before the rule may fire, from 0; it never fires before every node has communicated.
-    """
-    return ConsensusBelow(tolerance, per, after)
-
-
-def objective_below(value: float, *, every: int = 1) -> ObjectiveBelow:
-    """Stop when the objective at the mean of the nodes' parameters reaches `value`.
-
-    It reads the data, so that no privacy guarantee is claimed unless the problem declares "stop" public. Settings
-    out of range raise ValueError when a run begins.
-
-    Args:
-        value: The objective at which the run ends, regulariser included.
-        every: Rounds between two evaluations, at least 1; each takes a pass over all data.
-    """
-    return ObjectiveBelow(value, every)
-
-
-def gradient_below(tolerance: float, *, every: int = 1) -> GradientBelow:
-    """Stop when the gradient at the mean of the nodes' parameters is at most `tolerance`.
-
-    It need not become small for methods that keep parameters sparse. It reads the data, as `objective_below` does.
-    Settings out of range raise ValueError when a run begins.
-
-    Args:
-        tolerance: Bound > 0 on the metric `gradient_norm`.
-        every: Rounds between two evaluations, at least 1; each takes a gradient of all data.
-    """
-    return GradientBelow(tolerance, every)
+consensus_below, objective_below, gradient_below = ConsensusBelow, ObjectiveBelow, GradientBelow
 
 
 def all_of(*rules: StopRule) -> AllOf:

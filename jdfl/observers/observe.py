@@ -12,7 +12,7 @@ Axes: m nodes, P releases per node, R rows of a view.
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from jdfl.observers.watched import NoMapError
 from jdfl.privacy import GaussianEvent, Guarantee, PrivacyReport, gaussian_epsilon
 from jdfl.privacy.accounting import slips_paid
 from jdfl.privacy.analytic import MOST_MU
-from jdfl.privacy.report import plain, upper
+from jdfl.privacy.report import Plain, upper
 from jdfl.problems import Problem
 
 _MOST_ROWS, _MOST_ENTRIES = 8000, 2**28  # of a view, whose square is stored, and of its coefficients
@@ -48,7 +48,7 @@ _LEFT_OPEN = (
 
 
 @dataclass(frozen=True)
-class Exposure:
+class Exposure(Plain):
     """What an observer learns about each node in a run.
 
     `mu` is the Gaussian shift that the worst change of a node's data causes in what the observer sees; optimal attacks
@@ -74,10 +74,6 @@ class Exposure:
         """The nodes [m] bool that the observer learns about: all but its own."""
         return ~np.isnan(self.mu)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; numbers that are not finite become None."""
-        return _as_dict(self)
-
     def statement(self) -> str:
         """The findings in words, as Markdown list items."""
         mu, epsilon = self.mu[self.seen], self.epsilon[self.seen]
@@ -96,7 +92,7 @@ class Exposure:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class Pairs(Plain):
     """What each node, as an observer, learns about each other one, and the `distance` between them.
 
     Each node makes `releases` releases; the run's own guarantee is against the observer `claimed_against`.
@@ -126,10 +122,6 @@ class Pairs:
             found |= {f"{name} {how}": grouped[name].agg(how) for how in ("min", "median", "max")}
         return pd.DataFrame(found).reset_index()
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; numbers that are not finite become None."""
-        return _as_dict(self)
-
     def statement(self) -> str:
         """The findings in words, as Markdown list items, with a line for each distance."""
         sure = int(self.bound.sum())
@@ -147,11 +139,6 @@ class Pairs:
         return "".join(f"- {line}\n" for line in lines)
 
 
-def _as_dict(found: Exposure | Pairs) -> dict[str, Any]:
-    fields = asdict(found).items()
-    return plain({name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields})
-
-
 @checked
 def observe_pairs(
     algorithm: Algorithm,
@@ -165,17 +152,8 @@ def observe_pairs(
 ) -> Pairs:
     """What each node learns about each other one in a run of `steps` rounds: `observe` for every node.
 
-    Args:
-        algorithm: As for `observe`.
-        problem: As for `observe`.
-        network: As for `observe`.
-        steps: As for `observe`.
-        key: As for `observe`.
-        delta: As for `observe`.
-        sums: Whether nodes see only secure sums of their neighbours' messages.
-
-    Raises:
-        ValueError: As for `observe`.
+    `algorithm`, `problem`, `network`, `steps`, `key` and `delta` are those of `observe`, as are the ValueErrors; with
+    `sums` nodes see only secure sums of their neighbours' messages.
     """
     run = Observed.of(algorithm, problem, network, steps=steps, key=key, delta=delta)
     found = [run.by(Neighbour(node, sums)) for node in range(problem.m)]

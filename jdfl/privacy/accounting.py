@@ -65,19 +65,11 @@ class Sampled:
 
     @property
     def rate(self) -> float:
-        """The probability that a record is in the sample, batch / records.
-
-        At 1 a subset holds everything and nothing is gained; the smaller the rate, the smaller the epsilon of a
-        release. Sizes that pass `check` have a rate of at most 1.
-        """
+        """The probability that a record is in the sample, batch / records."""
         return self.batch / self.records
 
     def check(self) -> None:
-        """Refuse invalid sizes: ValueError naming them.
-
-        The kind must be "poisson" or "subset", records and looks integers from 1, and batch an integer from 1 to the
-        number of records. `jdfl.privacy.epsilon` and everything else that accounts for a sampled event call it.
-        """
+        """Refuse invalid sizes: ValueError naming them."""
         checks.one_of(("poisson", "subset"), kind=self.kind)
         checks.integer(1, records=self.records, looks=self.looks)
         checks.integer(1, self.records, "It is the number of records drawn from all of them.", batch=self.batch)
@@ -122,11 +114,9 @@ def epsilons(
 def epsilon_rdp(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> float | None:
-    """The same by RDP, which is looser or equal; None where dp-accounting has no bound for this event.
+    """The bound by RDP alone; None where dp-accounting has none, as for Poisson samples under replace-one.
 
-    All arguments are those of `epsilon`, which uses this bound wherever it is the smallest. It serves as a second
-    opinion, and for comparison with papers that account by Renyi differential privacy. There is none for Poisson
-    samples under replace-one. Raises ValueError like `epsilon`.
+    Arguments and ValueErrors are those of `epsilon`, which uses this bound wherever it is the smallest.
     """
     check_releases(event, releases, sampled, adjacency)
     check_delta(delta)
@@ -360,18 +350,9 @@ def noise_multiplier(
 ) -> float:
     """The smallest noise, in units of the sensitivity, with which `releases` releases are (epsilon, delta)-DP together.
 
-    `epsilon` of the result is at most the target; a relative 1e-4 less noise would exceed it.
-
-    Args:
-        kind: The noise: "gaussian", for an l2 sensitivity, or "laplace", for an l1 sensitivity.
-        epsilon: The privacy budget of all releases together, from 1e-100 to 1e100.
-        delta: The probability that the epsilon may fail, in (0, 1).
-        releases: Their number, at least 1, all with the same noise.
-        sampled: How each release samples the records that it uses; None: it uses all of them.
-        adjacency: The relation for sensitivity and epsilon: "replace-one" or "add-remove".
-
-    Raises:
-        ValueError: For invalid targets, and for subsets under add-remove.
+    `epsilon` of the result is at most the target; a relative 1e-4 less noise would exceed it. `kind` is "gaussian", for
+    an l2 sensitivity, or "laplace", for an l1 sensitivity; `epsilon` is from 1e-100 to 1e100. `delta` in (0, 1),
+    `releases` >= 1, `sampled` and `adjacency` are as for `jdfl.privacy.epsilon`, as are the ValueErrors.
     """
     checks.one_of(("gaussian", "laplace"), kind=kind)
     check_target(epsilon, delta)
@@ -414,18 +395,8 @@ def most_releases(
 ) -> int:
     """The largest number of releases that together stay within (epsilon, delta); 0 if a single one exceeds it.
 
-    `jdfl.privacy.epsilon` of this number of releases is at most the target.
-
-    Args:
-        event: One release, or a schedule of releases, whose length limits the result.
-        epsilon: The privacy budget of all releases together, above 0.
-        delta: The probability that the epsilon may fail, in (0, 1).
-        sampled: How each release samples the records that it uses; None: it uses all of them.
-        adjacency: The relation for the event's multiplier and epsilon: "replace-one" or "add-remove".
-        most: Upper limit of the search; the result is this number where even more releases would fit.
-
-    Raises:
-        ValueError: For invalid targets, and for events that cannot be accounted for.
+    It is at most `most`, and the length of a schedule. `epsilon` is above 0; `event`, `delta` in (0, 1), `sampled` and
+    `adjacency` are as for `jdfl.privacy.epsilon`, as are the ValueErrors.
     """
     check_releases(event, 1, sampled, adjacency)
     check_target(epsilon, delta)

@@ -177,10 +177,7 @@ class ExactGaussian:
         return noisy.astype(x.dtype) * gamma
 
     def scale(self, n: int) -> float:
-        """The standard deviation of the noise on vectors of n entries over the sensitivity, with the cost of the grid.
-
-        It exceeds the multiplier by at most one part in a hundred, and is what `add` uses.
-        """
+        """The standard deviation of the noise that `add` uses on vectors of n entries, over the sensitivity."""
         levels = self.levels(n)
         step = self.multiplier / (_fine(levels) - self.multiplier * math.sqrt(n))
         return float(spread(levels) * step * (1 + 2.0**-20))

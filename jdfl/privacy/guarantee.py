@@ -15,7 +15,6 @@ class Sampling:
     """Gradients use fresh random samples of a node's records, kept secret from all others.
 
     It is a part of a `Guarantee`, the same for all nodes, and states what is done, never what is merely assumed.
-    `jdfl.privacy.Sampled` is the counterpart for one node, with the number of its records.
     """
 
     kind: Literal["poisson", "subset"]  # each record independently, or `batch` distinct records
@@ -28,8 +27,6 @@ class Published:
     """What a paper claims for these settings, and why the claim is unsound.
 
     Reports show it next to the sound epsilon, labelled as unsound, and `jdfl.audit` compares it with its attack.
-    `jdfl.account` never computes an epsilon from it. A guarantee has one only where an algorithm's paper claims
-    something else.
     """
 
     epsilon: float  # as claimed
@@ -41,11 +38,7 @@ class Published:
     run_source: str = ""  # the place in the paper for `run`
 
     def as_dict(self, releases: int) -> dict[str, Any]:
-        """Plain data for a report about a node with this number of `releases`.
-
-        A dictionary of epsilon, delta, source, unsound and conditions. `run` holds what the paper claims for all of
-        these releases together, with its source; None where it makes no such claim, or there are no releases.
-        """
+        """Plain data about a node with these `releases`; `run` has the claim for all of them, or is None."""
         run = None
         if self.run is not None and releases:
             epsilon, delta = self.run(releases)
@@ -85,11 +78,7 @@ class Guarantee:
     public: tuple[str, ...] = ()  # such values that the problem declares public
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: all fields by name, dataclasses as dictionaries.
-
-        A published claim is given without reference to a number of releases. The result is for reading and cannot be
-        converted back; what a run keeps for its accountant is a `jdfl.privacy.Ledger`.
-        """
+        """Plain data for JSON: all fields by name; a published claim is given without a number of releases."""
         plain = asdict(replace(self, published=None))
         return plain | {"published": None if self.published is None else self.published.as_dict(0)}
 
@@ -110,13 +99,8 @@ DERIVED = {
 def exposing(guarantee: Guarantee, names: Sequence[str], public: Sequence[str]) -> Guarantee:
     """The guarantee that remains in a run in which values with these `names` (of DERIVED) enter without noise.
 
-    Values that are not `public` invalidate the claim. A run without noise has no claim to lose, and one that claims
-    nothing for another reason keeps that reason.
-
-    Args:
-        guarantee: The guarantee of the noise.
-        names: Names of DERIVED that enter, in addition to those that `guarantee` already has.
-        public: Names that the problem declares public.
+    Values whose names are not among the problem's `public` ones invalidate the claim. A run without noise has no claim
+    to lose, and one that claims nothing for another reason keeps that reason.
     """
     if guarantee.event is None:
         return guarantee

@@ -29,9 +29,8 @@ _EVENTS = {"gaussian": GaussianEvent, "laplace": LaplaceEvent}
 class Ledger:
     """The releases of all nodes, which differ only in their number and in the number of records sampled from.
 
-    It is everything that an accountant needs of a run. `of` creates it, checkpoints store it, and `check_same` compares
-    it with that of a continued run. Epsilons from it are upper bounds, and guarantee something only where it is
-    `claimed`.
+    It is everything that an accountant needs of a run, and what checkpoints store. Epsilons from it are upper bounds,
+    and guarantee something only where it is `claimed`.
     """
 
     event: Event | None  # None: nothing noisy is released
@@ -46,15 +45,10 @@ class Ledger:
 
     @classmethod
     def of(cls, guarantee: Guarantee, releases: np.ndarray, records: np.ndarray) -> "Ledger":
-        """The ledger of a number of releases per node under this guarantee, claimed or not.
+        """The ledger of `releases` [m] of nodes with `records` [m] under a guarantee of one release, claimed or not.
 
         In the ledger `claimed` concerns the noise only: it stays true where the guarantee's claim is lost only because
         values enter without noise (`derived`).
-
-        Args:
-            guarantee: The guarantee of one release.
-            releases: Number of releases per node, releases [m], integers.
-            records: Number of records per node, records [m], integers.
         """
         counts = np.asarray(releases, np.int64), np.asarray(records, np.int64)
         enforced = guarantee.claimed or bool(guarantee.derived and guarantee.enforced_by)  # of the noise only
@@ -62,11 +56,7 @@ class Ledger:
         return cls(guarantee.event, guarantee.adjacency, guarantee.sampling, *counts, *terms)
 
     def sampled(self, node: int) -> Sampled | None:
-        """How releases of a node sample its records, with their number; None where they use all of them.
-
-        The batch is the same for all nodes, so a node with few records has a higher rate, and a larger epsilon for the
-        same number of releases.
-        """
+        """How releases of a node sample its records, with their number; None where they use all of them."""
         one = self.sampling
         return None if one is None else Sampled(one.kind, one.batch, int(self.records[node]), one.looks)
 
@@ -74,17 +64,13 @@ class Ledger:
         """The keyword arguments `sampled` and `adjacency`, for example of `jdfl.privacy.epsilon`.
 
         The ledger's `failure` has to be subtracted from delta first. Where nothing is claimed, the relation is
-        replace-one. Epsilons under the two relations are not comparable.
+        replace-one.
         """
         relation: Adjacency = "add-remove" if self.adjacency == "add-remove" else "replace-one"
         return {"sampled": self.sampled(node), "adjacency": relation}
 
     def worst(self, delta: float) -> tuple[int, float]:
-        """The most exposed node and its epsilon at `delta`.
-
-        Only the `candidates` are accounted for, since no other node can have a larger epsilon. Epsilon is infinite in
-        the same cases as in `epsilon`: without noise, and where delta is not above `failure`.
-        """
+        """The most exposed node and its epsilon at `delta`, of the `candidates`: no other node has a larger one."""
         found = {node: self.epsilon(node, delta) for node in self.candidates()}
         node = max(found, key=found.__getitem__)
         return node, found[node]
@@ -92,27 +78,18 @@ class Ledger:
     def epsilon(self, node: int, delta: float) -> float:
         """The epsilon of a node's releases: the smallest of all bounds in `jdfl.privacy.epsilons` at `delta`.
 
-        It is 0 for a node without releases, and infinite without any noise.
-
-        Args:
-            node: The node, from 0 to m - 1.
-            delta: The probability that the epsilon may fail, in (0, 1). `failure` is subtracted first; the epsilon is
-                infinite where nothing is left.
+        It is 0 for a node without releases, and infinite without any noise, and where subtracting `failure` leaves no
+        delta.
         """
         if self.event is None or delta <= self.failure:
             return np.inf
         return epsilon(self.event, int(self.releases[node]), delta - self.failure, **self.terms(node))
 
     def limits(self, target: float, delta: float) -> np.ndarray:
-        """The maximum number of releases per node within (target, delta) [m].
+        """The maximum number of releases per node within the epsilon `target` > 0 and `delta` [m]; 0 without noise.
 
         With samples from pools of different sizes, every node gets the limit of the smallest pool, since each search
         takes seconds. Noise that follows a schedule limits releases to its length.
-
-        Args:
-            target: The epsilon of all releases of a node together, above 0.
-            delta: The probability that it may fail, in (0, 1). `failure` is subtracted first; nothing is allowed where
-                nothing is left.
         """
         if self.event is None or delta <= self.failure:
             return np.zeros_like(self.releases)
@@ -125,9 +102,8 @@ class Ledger:
         return np.array(found, np.int64)[which]
 
     def check_same(self, other: "Ledger") -> None:
-        """Refuse to continue a run with other noise: ValueError naming what differs.
+        """Refuse to continue a run with other noise, records or claims: ValueError naming what differs.
 
-        Event, sampling, unit, adjacency, observer, claim, failure and the nodes' records must be those of this ledger.
         Multipliers may differ by the rounding of a float32. Two schedules are compared only as far as both extend.
         """
         for name in ("event", "adjacency", "sampling", "unit", "observer", "claimed", "failure"):
@@ -141,33 +117,21 @@ class Ledger:
             raise ValueError("Expected the records of the run that is resumed, got other numbers of records per node.")
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; `from_dict` reads it.
-
-        All fields by name: releases and records as lists of m integers, the event as a dictionary with its kind, or
-        None. Checkpoints contain it, and summaries of runs contain that of their most exposed node.
-        """
+        """Plain data for JSON, all fields by name; `from_dict` reads it."""
         event = None if self.event is None else {"kind": self.event.kind, **asdict(self.event)}
         counts = {"releases": self.releases.tolist(), "records": self.records.tolist()}
         return asdict(self) | {"event": event} | counts
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Ledger":
-        """The ledger from the result `data` of `as_dict`, with releases and records as arrays [m] of int64.
-
-        Use it to compose or continue runs whose results are files. Data that `as_dict` did not write are not validated
-        closely, and may fail with KeyError or TypeError.
-        """
+        """The ledger from the `data` of `as_dict`; other data may fail with KeyError or TypeError."""
         known: dict[str, Any] = {name: np.asarray(data[name], np.int64) for name in ("releases", "records")}
         known["event"] = None if data["event"] is None else _event(data["event"])
         known["sampling"] = None if data["sampling"] is None else Sampling(**data["sampling"])
         return cls(**{**data, **known})
 
     def candidates(self) -> list[int]:
-        """Nodes that no other exceeds both in releases and in rate.
-
-        One of them has the largest epsilon, which increases with both, so the others need not be accounted for. Without
-        sampling it is a single node, the first with the most releases.
-        """
+        """Nodes that no other exceeds both in releases and in rate: one of them has the largest epsilon."""
         if self.sampling is None:
             return [int(np.argmax(self.releases))]
         order = np.lexsort((self.records, -self.releases))  # most releases first; among equals, fewest records first

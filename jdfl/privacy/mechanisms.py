@@ -25,8 +25,7 @@ Norm = Literal["l1", "l2", "linf"]
 class GaussianEvent:
     """One release with Gaussian noise of `noise_multiplier` times the l2 sensitivity.
 
-    Accountants compose it as the pair N(0, z^2) and N(1, z^2) for a multiplier z. A `Guarantee` states which datasets
-    are neighbouring, and what bounds the sensitivity.
+    Accountants compose it as the pair N(0, z^2) and N(1, z^2) for a multiplier z.
     """
 
     noise_multiplier: float
@@ -34,10 +33,7 @@ class GaussianEvent:
     kind: ClassVar[Literal["gaussian"]] = "gaussian"
 
     def shift(self, releases: int | np.ndarray) -> Any:
-        """The mu of `releases` [...] releases together, a number or an array: equivalent to one with noise 1 / mu.
-
-        The pair of all of them is N(0, 1) and N(mu, 1), the best that an attack on Gaussian noise can achieve.
-        """
+        """The mu of `releases` [...] releases together, a number or an array: equivalent to one with noise 1 / mu."""
         return np.sqrt(np.asarray(releases, float)) / self.noise_multiplier
 
 
@@ -77,8 +73,7 @@ class GaussianSchedule(GaussianEvent):
 class LaplaceEvent:
     """One release with Laplace noise of scale `noise_multiplier` times the l1 sensitivity.
 
-    Accountants compose it; by itself it is (1 / noise_multiplier, 0)-differentially private. For noise that differs
-    from release to release there is `LaplaceSchedule`.
+    By itself it is (1 / noise_multiplier, 0)-differentially private.
     """
 
     noise_multiplier: float
@@ -116,11 +111,7 @@ class LaplaceSchedule:
 
     @property
     def noise_multiplier(self) -> float:
-        """The smallest of the multipliers, that of the release that reveals most.
-
-        For places that show a single number. Accounting uses each release's own multiplier, so the epsilon of the
-        schedule is no larger than if all had this one.
-        """
+        """The smallest of the multipliers, that of the release that reveals most."""
         return min(self.multipliers)
 
 
@@ -137,11 +128,7 @@ class Mechanism(Protocol):
     norm: ClassVar[Norm]  # in which the sensitivity is measured
 
     def check(self) -> None:
-        """Raise ValueError for invalid settings.
-
-        `check_mechanism` calls it on the host, before a run is compiled. Settings that would leave no noise, such as a
-        multiplier of 0, must be refused: they have no epsilon.
-        """
+        """Raise ValueError for invalid settings, such as a multiplier of 0: without noise there is no epsilon."""
         ...
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
@@ -160,8 +147,8 @@ class Mechanism(Protocol):
     def event(self) -> Event:
         """One release, as the accountant sees it (on the host).
 
-        The event gives the amount of noise in units of the sensitivity, as a plain number, so it does not depend on
-        data or nodes. Ledgers, reports and budgets are computed from it alone.
+        It gives the amount of noise in units of the sensitivity, as a plain number that does not depend on data or
+        nodes.
         """
         ...
 
@@ -191,11 +178,7 @@ class _Scaled:
     """Noise with a multiplier of the sensitivity."""
 
     def check(self) -> None:
-        """Refuse a multiplier that is not a single positive number.
-
-        The ValueError names it and its purpose. An array is refused, too: all nodes have the same noise in units of
-        their sensitivities, which may differ.
-        """
+        """Refuse a multiplier that is not a single positive number: ValueError naming it."""
         settings(self)
 
 
@@ -213,19 +196,11 @@ class Gaussian(_Scaled):
     norm: ClassVar[Norm] = "l2"
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
-        """The vector x [n] with noise of standard deviation multiplier * sensitivity.
-
-        Entries have independent noise, in the type of x. `sensitivity` is one number [] in l2, for the whole vector; x
-        is not clipped here. A sensitivity of 0 adds nothing.
-        """
+        """The vector x [n] with independent noise of standard deviation multiplier * sensitivity on its entries."""
         return x + self.multiplier * sensitivity * jax.random.normal(key, x.shape, x.dtype)
 
     def event(self) -> GaussianEvent:
-        """One release of this noise, for accounting: a `GaussianEvent` with the multiplier as a plain float.
-
-        `jdfl.privacy.epsilon` converts it to an epsilon for a number of releases. It is not available while JAX traces
-        the multiplier, as in a sweep.
-        """
+        """One release of this noise, for accounting; not available while JAX traces the multiplier, as in a sweep."""
         return GaussianEvent(float(self.multiplier))
 
 
@@ -242,19 +217,11 @@ class Laplace(_Scaled):
     norm: ClassVar[Norm] = "l1"
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
-        """The vector x [n] with noise of scale multiplier * sensitivity (standard deviation sqrt(2) times that).
-
-        Entries have independent noise, in the type of x. `sensitivity` is one number [] in l1, for the whole vector; x
-        is not clipped here. A sensitivity of 0 adds nothing.
-        """
+        """The vector x [n] with independent noise of scale multiplier * sensitivity on its entries."""
         return x + self.multiplier * sensitivity * jax.random.laplace(key, x.shape, x.dtype)
 
     def event(self) -> LaplaceEvent:
-        """One release of this noise, for accounting: a `LaplaceEvent` with the multiplier as a plain float.
-
-        `jdfl.privacy.epsilon` converts it to an epsilon for a number of releases, and `epsilon_pure` to one at
-        delta = 0. It is not available while JAX traces the multiplier, as in a sweep.
-        """
+        """One release of this noise, for accounting; not available while JAX traces the multiplier, as in a sweep."""
         return LaplaceEvent(float(self.multiplier))
 
 
@@ -271,11 +238,7 @@ def check_event(event: Event) -> None:
 
 @checked
 def check_mechanism(mechanism: Any) -> None:
-    """Refuse an object that is not a noise mechanism, or one with invalid settings: ValueError.
-
-    A mechanism has `add`, `event` and `norm`, and its own `check` validates its settings. Algorithms call it for theirs
-    before a run; None, which stands for no noise in settings, is refused here.
-    """
+    """Refuse an object that is not a noise mechanism, None included, or one with invalid settings: ValueError."""
     remedy = "Use Gaussian(multiplier) or Laplace(multiplier), or None for no noise."
     checks.able(("add", "event", "norm"), "a noise mechanism", remedy, mechanism=mechanism)
     checks.one_of(get_args(Norm), remedy, **{"mechanism.norm": mechanism.norm})

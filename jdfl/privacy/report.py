@@ -42,8 +42,16 @@ ASSUMPTIONS = (
 )
 
 
+class Plain:
+    """A dataclass that can be written as JSON."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, all fields by name; numbers that are not finite, as of no epsilon, become None."""
+        return plain(asdict(cast(Any, self)))
+
+
 @dataclass(frozen=True, repr=False)
-class PrivacyReport(Described):
+class PrivacyReport(Plain, Described):
     """Epsilon at delta, what is protected against which observer, and by what.
 
     Under accounting = "sound" it is a guarantee under `assumptions`. Under "paper", `sound` is False, `reason` says
@@ -87,20 +95,11 @@ class PrivacyReport(Described):
         rows = [(name, text) if text and len(name) < 25 else ("", f"{name}{sep}{text}") for name, sep, text in parts]
         return "", [*rows[: LINES - 1], rows[-1]] if len(rows) > LINES else rows
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; numbers that are not finite become None.
-
-        All fields by name, tuples as lists, as in the summaries of runs and `jdfl account --json`. An epsilon of None
-        is therefore an infinite one; where nothing can be stated there is no report at all.
-        """
-        return plain(asdict(self))
-
     def statement(self) -> str:
-        """The report in words, as Markdown list items.
+        """The report in words, as Markdown list items; epsilons of the run are rounded up.
 
         The first item is the guarantee, with (epsilon, delta), whose data and against which observer, or NO GUARANTEE
-        with the reason. The next ones state what is declared public, what a paper claims, the noise and its bound,
-        releases, sampling, and warnings; the last one lists the assumptions. Epsilons of the run are rounded up.
+        with the reason. The last one lists the assumptions.
         """
         releases, number = self.releases, _promise(self, self.delta, self.epsilon)
         lines = [f"privacy: {number}"] if self.sound else [f"privacy: NO GUARANTEE: {self.reason}"]
@@ -252,7 +251,7 @@ def _sound(guarantee: Guarantee, count: int, delta: float, terms: dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Together:
+class Together(Plain):
     """The privacy cost of publishing all runs of a table."""
 
     runs: int  # with a guarantee
@@ -271,10 +270,6 @@ class Together:
         parts = known if same_data else [compact(ledger) for ledger in known]
         epsilon = total_epsilon(parts, delta) if adds_up else None
         return cls(len(known), len(ledgers) - len(known), epsilon, delta)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; an epsilon that is infinite becomes None."""
-        return plain(asdict(self))
 
     def statement(self, which: str = "") -> str:
         """The same in a sentence or two."""
@@ -453,7 +448,8 @@ def upper(value: float, digits: int = 4) -> str:
 
 
 def plain(data: Any) -> Any:
-    """The same for JSON: lists for tuples, and None for numbers that are not finite."""
+    """The same for JSON: lists for tuples and arrays, and None for numbers that are not finite."""
+    data = data.tolist() if isinstance(data, np.ndarray) else data
     if isinstance(data, dict):
         return {name: plain(value) for name, value in cast(dict[str, Any], data).items()}
     if isinstance(data, list | tuple):

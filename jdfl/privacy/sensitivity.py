@@ -226,16 +226,13 @@ def _excess(x: float) -> float:
 
 
 class _Products:
-    """The rows of P_{t,k}, for every relevant k, and what was enforced and added in round k.
-
-    Where every W_t is circulant, so are their products: row 0 determines all others, and pairs (0, j) represent all.
-
-    Mixing makes P_{t,k} the product a r^T of the masses a and a row r that all nodes share, plus a difference D whose
-    absolute column sums decrease: mixing by columns that sum to one never increases them. From SAME on, the norms of r
-    and a bound on D represent the round. Where rows of W sum to one, a is 1 and r distinguishes no nodes.
-    """
+    """The rows of P_{t,k}, for every relevant k, and what was enforced and added in round k."""
 
     def __init__(self, mixing: Callable[[int], np.ndarray], rounds: int) -> None:
+        # Where every W_t is circulant, so are their products: row 0 determines all others, and pairs (0, j) stand for
+        # all. Mixing makes P_{t,k} the product a r^T of the masses a and a row r that all nodes share, plus some D
+        # whose absolute column sums decrease. From SAME on, the norms of r and a bound on D represent the round.
+        # Where rows of W sum to one, a is 1 and r distinguishes no nodes.
         self.mixing = mixing
         known = {id(W): W for W in map(mixing, range(max(rounds, 1)))}
         self.m = len(mixing(0))
