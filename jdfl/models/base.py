@@ -69,11 +69,7 @@ class Model:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The name of every leaf, such as "layer1.0.conv1.kernel", in the order of w.
-
-        It consists of the attributes that lead to the parameter, joined by dots; the patterns of `split` are matched
-        with it. Shared leaves come first, and each part is in the order in which the module creates it.
-        """
+        """The name of every leaf in the order of w: the attributes on the way to it, as in "layer1.0.conv1.kernel"."""
         natural = self._layout.paths
         if self.shared is None:
             return natural
@@ -82,29 +78,18 @@ class Model:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shape of every leaf, in the order of w, which is that of `paths`.
-
-        A leaf occupies consecutive entries of w, the last axis fastest. Nothing is computed to find the shapes.
-        """
+        """The shape of every leaf, in the order of w, where its entries follow each other, the last axis fastest."""
         known = dict(zip(self._layout.paths, self._layout.shapes))
         return tuple(known[path] for path in self.paths)
 
     @property
     def n(self) -> int:
-        """The number of parameters of the network, the length of w [n].
-
-        Scales and shifts of batch normalisation are included; its means and variances are not, since no model has
-        running averages. The number follows from shapes, without computing anything.
-        """
+        """The number of parameters of the network, the length of w [n]."""
         return sum(map(math.prod, self._layout.shapes))
 
     @property
     def n_shared(self) -> int:
-        """The number of shared parameters, which are the first ones of w; n if nothing was split off.
-
-        `neural_classification` passes it to its problem as `shared`, which algorithms that send a part of the
-        parameters use, such as PartPSP.
-        """
+        """The number of shared parameters, which are the first ones of w; n if nothing was split off."""
         count = len(self.paths if self.shared is None else self.shared)
         return sum(map(math.prod, self.shapes[:count]))
 
@@ -112,8 +97,7 @@ class Model:
     def examples_mix(self) -> bool:
         """Whether the scores of an example depend on its batch (BatchNorm), so that single examples have no gradients.
 
-        Such a model cannot be trained with clipping per example, which its problem refuses with ValueError. Clip with
-        `per="batch"`, or use a model without BatchNorm, such as `resnet18` with norm="group".
+        Its problem refuses clipping per example: clip with `per="batch"`, or use another norm.
         """
         return self._layout.mixes
 
@@ -198,8 +182,7 @@ class Model:
     def unravel(self, w: Array) -> dict[str, Array]:
         """The leaves of w [..., n] by path, each [..., *its shape]; ValueError for another n.
 
-        Leading axes, such as that of nodes, are kept. The inverse of `ravel`; use it to inspect single layers of
-        `result.params`.
+        The inverse of `ravel`; use it to inspect single layers of `result.params`.
         """
         checks.shape((*w.shape[:-1], self.n), w=w)
         sizes = [math.prod(shape) for shape in self.shapes]
@@ -209,8 +192,7 @@ class Model:
     def ravel(self, leaves: Mapping[str, Array]) -> Array:
         """The vector w [..., n] of `leaves` [..., *shape] by path; ValueError if they are not exactly this model's.
 
-        All leaves have the same leading axes, or none. The inverse of `unravel`; use it for parameters from elsewhere,
-        such as a start, since the order of w depends on the split.
+        The inverse of `unravel`; use it for parameters from elsewhere, since the order of w depends on the split.
         """
         for word, odd in (("no", set(self.paths) - {*leaves}), ("unknown", {*leaves} - set(self.paths))):
             if odd:

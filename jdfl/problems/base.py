@@ -82,11 +82,7 @@ class Problem(Described):
 
     @property
     def m(self) -> int:
-        """The number of nodes, the length of the first axis of `weight` and of every leaf of `data`.
-
-        For a problem returned by `nodes` it is the number of chosen nodes; inside a run on several devices it is the
-        number of nodes of one device.
-        """
+        """The number of nodes here: in a run on several devices it is that of one device."""
         return self.weight.shape[0]
 
     @property
@@ -126,33 +122,18 @@ class Problem(Described):
 
     @property
     def dtype(self) -> Any:
-        """The floating-point type of the parameters and of `weight`.
-
-        States of algorithms, gradients and values have it as well. Data may have another type, such as images in bytes.
-        Float64 needs JAX_ENABLE_X64=1.
-        """
+        """The floating-point type of parameters, states, gradients and values; data may have another one."""
         return self.weight.dtype
 
     @property
     def sizes(self) -> Array:
-        """The number of examples [m] int32 of every node: the number of its positive weights.
-
-        Padding does not count. Batches are drawn from these examples, and privacy reports call them the records of a
-        node.
-        """
+        """The number of positive weights [m] int32 of every node, which privacy reports call its records."""
         return _sizes(self.weight)
 
     def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
-        """`function` of every node's rows: all nodes at once, or a few after another.
+        """`function` of every node's rows of `stacked`, leaves [m, ...]: its results, stacked again.
 
         Use it instead of `jax.vmap` over nodes: problems whose nodes take much memory compute a few at a time here.
-
-        Args:
-            function: The function of one node. It takes that node's rows, leaves [...] without the axis of nodes.
-            *stacked: Its arguments for all nodes, trees with leaves [m, ...].
-
-        Returns:
-            The results of the function, stacked: leaves [m, ...].
         """
         return jax.vmap(function)(*stacked)
 
@@ -165,28 +146,15 @@ class Problem(Described):
         return jax.tree.map(lambda leaf: leaf[i], (self.data, self.weight))
 
     def some_node(self) -> Any:
-        """The data of one node, leaves [q, ...]: the first node whose data this process has.
-
-        It serves to inspect the shapes, types and values of real examples before a run. Different processes, each with
-        the data of its own nodes, return different nodes.
-        """
+        """The data of one node, leaves [q, ...]: the first node whose data this process has."""
         one = jax.tree.map(lambda leaf: leaf[:1] if isinstance(leaf, np.ndarray) else leaf, held(self.data))
         return _first(one)
 
     def minibatch(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
-        """Some of one node's examples, drawn uniformly with replacement.
+        """Examples of one node, leaves [size, ...], and their weights [size]: uniform draws with replacement.
 
-        An example may occur several times, so such samples do not amplify privacy unless their size is 1. For distinct
-        examples use `subset`.
-
-        Args:
-            key ([]): Key of this draw, used for nothing else.
-            data: The node's examples, leaves [q, ...].
-            weight ([q]): Their weights; only examples of positive weight are drawn, with equal probability.
-            size: Number of draws.
-
-        Returns:
-            The examples, leaves [size, ...], and their weights [size].
+        Only examples of positive weight are drawn. One may occur several times, so such samples do not amplify privacy
+        unless their size is 1. For distinct examples use `subset`.
         """
         if weight.shape[0] == 1:
             chosen = jnp.zeros((size,), jnp.int32)
@@ -197,53 +165,33 @@ class Problem(Described):
         return self.take(data, chosen), weight[chosen]
 
     def subset(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
-        """Distinct examples of one node; all sets of that size are equally likely.
+        """Distinct examples of one node, leaves [size, ...], and their weights [size]; all sets are equally likely.
 
-        Args:
-            key ([]): Key of this draw, used for nothing else.
-            data: The node's examples, leaves [q, ...].
-            weight ([q]): Their weights; only examples of positive weight are drawn.
-            size: Number of examples, at most the number that the node has. This is not checked here
-                (`jdfl.Gradients.check` does it): otherwise padding of weight 0 is included.
-
-        Returns:
-            The examples, leaves [size, ...], and their weights [size].
+        The node has at least `size` examples of positive weight, which `jdfl.Gradients.check` checks: otherwise padding
+        of weight 0 is included.
         """
         bits = jnp.where(weight > 0, jax.random.uniform(key, weight.shape, jnp.float32), -1.0)
         chosen = lax.top_k(bits, size)[1]
         return self.take(data, chosen), weight[chosen]
 
     def take(self, data: Any, chosen: Array) -> Any:
-        """Some examples of one node, leaves [b, ...].
+        """The examples, leaves [b, ...], at the positions chosen [b] of one node's data, some perhaps repeated.
 
         Batches are made with it; a problem whose data have another layout overrides this method.
-
-        Args:
-            data: The node's examples, leaves [q, ...].
-            chosen ([b]): Positions of the examples, from 0 to q - 1, with or without repetitions.
         """
         return jax.tree.map(lambda leaf: leaf[chosen], data)
 
     def varied(self, key: Array, data: Any) -> Any:
-        """A batch of one node's examples with data augmentation, if the problem has any.
+        """A batch, leaves [B, ...], with data augmentation if the problem has any; same shapes and types.
 
-        The base class returns the batch unchanged. Gradients of all examples, tests and metrics use the examples
-        without augmentation.
-
-        Args:
-            key ([]): Key of all random numbers for the batch.
-            data: Examples of the batch, leaves [B, ...].
-
-        Returns:
-            The batch with the same shapes and types.
+        Gradients of all examples, tests and metrics use the examples without augmentation.
         """
         return data
 
     def check_data(self) -> None:
-        """Refuse data other than leaves [m, q, ...] of finite numbers; a problem with another layout overrides this.
+        """Refuse data other than leaves [m, q, ...] of finite numbers, padding included, since 0 times NaN is NaN.
 
-        Padding has to be finite as well, since 0 times NaN is NaN. ValueError names the leaf, the node, the example and
-        the entry. `check_problem`, and so every run, calls it.
+        ValueError names the leaf, the node, the example and the entry. `check_problem`, and so every run, calls it.
         """
         m, q = self.weight.shape
         leaves = jax.tree_util.tree_leaves_with_path(self.data)
@@ -256,11 +204,7 @@ class Problem(Described):
             check_finite(name, held(leaf), portion(m) if held(leaf) is not leaf else None)
 
     def check_test(self) -> None:
-        """Refuse a test set whose structure differs from that of one node's data, or with numbers that are not finite.
-
-        Its leaves are [N, ...], with the same N. ValueError names the leaf. `check_problem` calls it if there is a test
-        set.
-        """
+        """Refuse a test set, leaves [N, ...], whose structure differs from that of one node's data, or not finite."""
         shapes = [np.shape(leaf)[2:] for leaf in jax.tree.leaves(self.data)]
         if jax.tree.structure(self.test) != jax.tree.structure(self.data):
             raise ValueError("Expected test with the same structure as data, got another one.")
@@ -301,64 +245,41 @@ class Problem(Described):
 
     @property
     def n(self) -> int:
-        """The number of parameters of one node, the length of every vector that algorithms train, send and average.
-
-        A subclass defines it, as a plain int, since shapes depend on it; here it raises TypeError.
-        """
+        """The number of parameters of one node, a plain int, which a subclass defines; here it raises TypeError."""
         raise TypeError(f"{type(self).__name__} does not define its number of parameters n")
 
     @property
     def n_shared(self) -> int:
-        """The number of leading parameters that are common to all nodes: `shared`, or n if `shared` is None.
-
-        Metrics average these alone and evaluate every node with its own values of the others.
-        """
+        """The number of leading parameters in common; metrics average these, and keep a node's values of the others."""
         return self.n if self.shared is None else self.shared
 
     @property
     def personal(self) -> bool:
         """Whether a node's predictions depend on more than the parameters that are common to all nodes.
 
-        If so, accuracies are means over the nodes, each with its own values of the parameters that are not shared.
-        Otherwise they are those of the average of the nodes' parameters.
+        If so, accuracies are means over the nodes; otherwise they are those of the average of the nodes' parameters.
         """
         return self.n_shared < self.n
 
     def initial_params(self) -> Array:
-        """The initial parameters [m, n] of the nodes, the same for all.
-
-        Every row is `start`, or zeros if that is None, in the problem's `dtype`. Neural networks need a start, which
-        their constructors set.
-        """
+        """The initial parameters [m, n] of the nodes: every row is `start`, or zeros if that is None."""
         start = jnp.zeros((self.n,), self.dtype) if self.start is None else self.start
         return jnp.broadcast_to(start, (self.m, self.n))
 
     def loss(self, w: Array, example: Any) -> Array:
-        """The loss [] of a node's parameters on ONE example.
+        """The loss [] of ONE example, a tree like `data` whose leaves have neither the nodes' nor the examples' axis.
 
         A subclass defines it, as a pure function that JAX can differentiate, or else defines `losses`, `gradient` and
         `example_gradients`, which are computed from it. Here it raises TypeError.
-
-        Args:
-            w ([n]): Parameters of the node.
-            example: The example, a tree like `data`, whose leaves have neither the nodes' nor the examples' axis.
         """
         raise TypeError(f"{type(self).__name__} does not define the loss of one example")
 
     def regulariser(self, w: Array) -> Array:
-        """The part of f_i [] at w [n] that does not depend on data; zero unless a subclass defines one.
-
-        It is added to the mean of the losses. Since it reveals nothing about any record, it is neither clipped nor
-        counted in a sensitivity.
-        """
+        """The part of f_i [] that does not depend on data; it is neither clipped nor counted in a sensitivity."""
         return jnp.zeros((), w.dtype)
 
     def nodes(self, i: Array | np.ndarray) -> Self:
-        """The problem of the nodes i [b] alone, with their rows of data, weight and curvature.
-
-        Everything that belongs to no single node, such as `test`, `truth` and `start`, is kept. A step that works on a
-        block of nodes (`Round.each_of`) receives such a problem. Ids out of range are clipped.
-        """
+        """The problem of the nodes i [b] alone, as a step in `Round.each_of` gets it; ids out of range are clipped."""
         data, weight = self.local(i)
         names = None if self.about.nodes is None or checks.is_a(i, Tracer) else self.about.nodes
         if names is not None:
@@ -367,52 +288,28 @@ class Problem(Described):
         return replace(self, data=data, weight=weight, curvature=self.curvature[i], about=about)
 
     def losses(self, w: Array, data: Any) -> Array:
-        """The loss [q] of every example of one node's data, padding included.
-
-        The loss of padding is never counted, since its weight is 0, but it must be finite. The base class takes `loss`
-        of every example; a subclass that computes all of them together replaces this method.
-
-        Args:
-            w ([n]): Parameters of the node.
-            data: Its examples, leaves [q, ...].
-        """
+        """The loss [q] of every example of one node's data; that of padding, whose weight is 0, must be finite."""
         return jax.vmap(self.loss, (None, 0))(w, data)
 
     def value(self, w: Array, data: Any, weight: Array) -> Array:
         """f_i(w) [] of one node: the mean of its losses, weighted by `weight`, plus the regulariser.
 
-        For all nodes at once use `values` or `values_at`.
-
-        Args:
-            w ([n]): Parameters of the node.
-            data: Its examples, leaves [q, ...], as `local` gives them.
-            weight ([q]): Their weights >= 0, over whose sum the mean is taken; weights that are all zero give NaN.
+        Weights that are all zero give NaN. For all nodes at once use `values` or `values_at`.
         """
         mean = jnp.sum(self.losses(w, data) * weight) / jnp.sum(weight)
         return mean + self.regulariser(w)
 
     def gradient(self, w: Array, data: Any, weight: Array) -> Array:
-        """The gradient [n] of f_i of one node, including the regulariser's.
+        """The gradient [n] of f_i of one node, including the regulariser's, exact.
 
-        It is exact, neither clipped nor noisy. Algorithms take their gradients from `jdfl.Gradients` instead, which
-        draws batches, clips, adds noise and counts.
-
-        Args:
-            w ([n]): Parameters of the node.
-            data: Its examples, leaves [q, ...], as `local` gives them.
-            weight ([q]): Their weights, as for `value`.
+        Algorithms take theirs from `jdfl.Gradients` instead, which draws batches, clips, adds noise and counts.
         """
         return jax.grad(self.value)(w, data, weight)
 
     def example_gradients(self, w: Array, data: Any) -> Array:
         """The gradient of every single example's loss [q, n], without the regulariser's.
 
-        Clipping of single examples uses them where a problem has no `slopes`. All q n numbers are formed, so
-        `jdfl.Gradients` asks for a few examples at a time.
-
-        Args:
-            w ([n]): Parameters of the node.
-            data: Its examples, leaves [q, ...].
+        Clipping uses them where a problem has no `slopes`, for a few examples at a time.
         """
         return jax.vmap(jax.grad(self.loss), (None, 0))(w, data)
 
@@ -421,79 +318,45 @@ class Problem(Described):
 
         a_t are the example's features; slopes are [q], or [q, classes]. None if gradients have another form. Such
         gradients are clipped without being formed: ||a_t slopes[t]|| = ||a_t|| ||slopes[t]|| in l1, l2 and linf.
-
-        Args:
-            w ([n]): Parameters of the node.
-            data: Its examples, leaves [q, ...].
         """
         return None
 
     def feature_lengths(self, data: Any, norm: str) -> Array:
-        """The lengths ||a_t|| [q] of one node's features, for a problem that has `slopes`; others raise TypeError.
-
-        Such a length times ||slopes[t]|| is the length of an example's gradient, which need not be formed.
-
-        Args:
-            data: The node's examples, leaves [q, ...].
-            norm: The norm in which lengths are measured: "l1", "l2" or "linf".
-        """
+        """The lengths ||a_t|| [q] of one node's features in the norm "l1", "l2" or "linf"; see `slopes`."""
         raise TypeError(f"{type(self).__name__} has no slopes")
 
     def spread(self, slopes: Array, data: Any) -> Array:
-        """The sum [n] of slopes[t] a_t over one node's examples.
-
-        It takes one product with the features and forms no gradient of a single example. A problem without slopes
-        raises TypeError.
-
-        Args:
-            slopes ([q]): The result of `slopes`, or [q, classes]; weighted and clipped slopes give a sum of clipped
-                gradients.
-            data: The node's examples, leaves [q, ...].
-        """
+        """The sum [n] of slopes[t] a_t over one node's examples, for slopes [q] or [q, classes]; see `slopes`."""
         raise TypeError(f"{type(self).__name__} has no slopes")
 
     def values(self, w: Array) -> Array:
-        """f_i(w_i) [m] for stacked parameters [m, n]: every node's own data at its own parameters.
-
-        All examples count, without clipping or noise. The mean over the nodes is the metric `objective_local`; for the
-        same parameters at all nodes use `values_at`.
-        """
+        """f_i(w_i) [m] for stacked parameters [m, n], whose mean is the metric `objective_local`."""
         return marking.own(self.each(self.value, w, self.data, self.weight), w, self.data, self.weight)
 
     def gradients(self, w: Array) -> Array:
-        """The gradient of every f_i at w_i [m, n] for stacked parameters [m, n].
+        """The gradient of every f_i at w_i [m, n] for stacked parameters [m, n], neither clipped nor noisy.
 
-        All examples and the regulariser count, without clipping or noise. Where privacy is claimed, no message may be
-        computed from it. The stop rule `jdfl.gradient_below` looks at it.
+        Where privacy is claimed, no message may be computed from it. The stop rule `jdfl.gradient_below` looks at it.
         """
         return marking.own(self.each(self.gradient, w, self.data, self.weight), w, self.data, self.weight)
 
     def values_at(self, w: Array) -> Array:
-        """f_i(w) [m] of every node at the same parameters [n], on all examples of its own data.
-
-        The mean over the nodes is the common objective mean_i f_i(w), at the average of the nodes' parameters the
-        metric `objective`.
-        """
+        """f_i(w) [m] of every node at the same parameters w [n]; their mean is the common objective."""
         return self.each(partial(self.value, w), self.data, self.weight)
 
     def scores(self, w: Array, features: Array) -> Array:
         """The scores [N], or [N, classes], by which a classifier decides, of N examples.
 
-        The largest of several scores decides; a single score means class 1 if it is positive, else class 0. A problem
-        that is no classification raises TypeError, and its runs have no accuracy.
-
-        Args:
-            w ([n]): Parameters of one node.
-            features ([N, ...]): Features of the examples, as in `test`.
+        The largest of several scores decides; a single score means class 1 if it is positive, else class 0. The
+        features [N, ...] are those of `test`. A problem that is no classification raises TypeError, and its runs have
+        no accuracy.
         """
         raise TypeError(f"{type(self).__name__} is not a classification problem, so it has no scores")
 
     def predict(self, w: Array, data: Any) -> Array:
         """The predicted classes [N] int32 of the examples of `test`, which accuracies compare with their labels.
 
-        Args:
-            w ([n]): Parameters of the node.
-            data: Its own examples, leaves [q, ...], from which batch normalisation takes its statistics.
+        Batch normalisation takes its statistics from `data`, the node's own examples.
         """
         scores = self.scores(w, cast(Any, self.test)[0])
         return (jnp.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0).astype(jnp.int32)
@@ -517,10 +380,8 @@ def _checksum(start: Any) -> float:
 def check_problem(problem: Problem) -> None:
     """Refuse a problem whose arrays do not fit together or are not finite.
 
-    `data` has the layout that its `check_data` requires ([m, q, ...]) and is finite, including padding (0 times NaN is
-    NaN). Weights are >= 0, and every node has a positive one. `curvature`, `truth` and `test` fit and are finite. The
-    check runs where the arrays are; only a bad array is copied to the host. ValueError names the leaf, the node and
-    the example.
+    Weights are >= 0, and every node has a positive one. The check runs where the arrays are; only a bad array is copied
+    to the host. ValueError names the leaf, the node and the example.
     """
     checks.shape((None, None), weight=problem.weight)
     for name, tree in (("data", problem.data), ("test", problem.test)):

@@ -75,24 +75,15 @@ class DrawnRegression(LinearRegression):
         return lax.map(lambda rows: function(*rows), stacked, batch_size=size)
 
     def examples(self, node: Array, places: Array) -> tuple[Array, Array]:
-        """Some examples of a node: features [b, n] and targets [b].
+        """The examples with the numbers places [b] of a node []: features [b, n] and targets [b].
 
-        The same key, node and number always give the same example.
-
-        Args:
-            node ([]): Number of the node, from 0.
-            places ([b]): Numbers of the examples, from 0. An example beyond the node's number of examples is drawn like
-                the others, and has weight 0.
+        One beyond the node's number of examples is drawn like the others, and has weight 0.
         """
         own = jax.random.fold_in(self.key, node)
         return jax.vmap(lambda t: self.draw(jax.random.fold_in(own, t)))(places)
 
     def made(self, data: Any) -> tuple[Array, Array]:
-        """A batch unchanged, or all examples of a node if `data` is its number.
-
-        Features [q, n] and targets [q] in both cases. Losses, slopes and gradients call it first, so they accept
-        batches and whole nodes alike.
-        """
+        """The features [q, n] and targets [q] of a batch, or of all examples of a node if `data` is its number."""
         if checks.is_a(data, tuple):
             return data
         return self.examples(data, jnp.arange(self.weight.shape[-1], dtype=jnp.uint32))
@@ -106,11 +97,7 @@ class DrawnRegression(LinearRegression):
         return super().example_gradients(w, self.made(data))
 
     def host_examples(self) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
-        """As for a stored problem; examples are drawn for some nodes at a time.
-
-        A node gives its features [q_i, n], targets [q_i] and coefficients [q_i] in mean_i f_i, in float64 and without
-        padding. `jdfl.problems.optimum` and `value_at` read them. Examples that are not finite raise ValueError.
-        """
+        """As for a stored problem; examples are drawn for some nodes at a time."""
         for first in range(0, self.m, _ON_HOST):
             part = self.nodes(jnp.arange(first, min(self.m, first + _ON_HOST)))
             yield from ((X, y, c * (part.m / self.m)) for X, y, c in part.stored().host_examples())
@@ -118,8 +105,7 @@ class DrawnRegression(LinearRegression):
     def stored(self) -> LinearRegression:
         """The same problem with its examples in memory, at least 4 m q n bytes; padding is zero.
 
-        Each of several processes stores the examples of its own nodes. Use it for data that fit into memory and for
-        gradients of all examples: for each such gradient a drawn problem draws all examples again.
+        Use it for gradients of all examples: for each of them a drawn problem draws all examples again.
         """
         here = self.nodes(portion(self.m))
         A, b = _every_example(here)

@@ -47,12 +47,7 @@ class LinearModel(Problem):
         return data
 
     def products(self, w: Array, features: Any) -> Array:
-        """The scores <a_t, w> [q] of every example.
-
-        Args:
-            w ([n]): Parameters of one node.
-            features ([q, n]): Features of the examples, as the problem keeps them.
-        """
+        """The scores <a_t, w> [q] of features [q, n]."""
         if features.shape[0] == 1 and w.shape[0] <= _FEW:  # XLA turns a product with one row into a slow sum
             return jnp.dot(features * w[None], jnp.ones_like(w), precision=ops.HIGHEST)
         return jnp.dot(features, w, precision=ops.HIGHEST)
@@ -72,28 +67,17 @@ class LinearModel(Problem):
     def divergences(self, w: Array, step: Array, data: Any) -> Array:
         """How much every loss [q] at w + step exceeds its tangent at w, by a formula in which nothing cancels.
 
-        That is loss(w + step) - loss(w) - loss'(w) step, at least zero. The metric `suboptimality` is computed from it
-        in problems that have this method and a regulariser that is a quadratic form; here it raises TypeError.
-
-        Args:
-            w ([n]): Parameters at which the tangent is taken.
-            step ([n]): The difference from there.
-            data: The examples of one node, leaves [q, ...].
+        That is loss(w + step) - loss(w) - loss'(w) step, at least zero, for a step [n]. The metric `suboptimality` is
+        computed from it in problems that have this method and a regulariser that is a quadratic form; here it raises
+        TypeError.
         """
         raise TypeError(f"{type(self).__name__} does not define the divergences of its losses")
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Losses and their slopes in float64, on the host, for given scores.
+        """The losses [N] and their slopes, in float64 on the host, of scores [N] or [N, outputs] and targets [N].
 
-        Args:
-            scores ([N]): Scores <a_t, w> of every example, or [N, outputs] if an example has several.
-            targets ([N]): The values to predict.
-
-        Returns:
-            Losses [N], and slopes in the shape of the scores, without the penalty.
-
-        Raises:
-            TypeError: Here; a subclass defines it.
+        The slopes have the shape of the scores; the penalty is not included. A subclass defines it; here it raises
+        TypeError.
         """
         raise TypeError(f"{type(self).__name__} does not define its losses on the host")
 
@@ -132,11 +116,7 @@ class LinearRegression(LinearModel):
         return self.products(w, A) - b
 
     def gradient(self, w: Array, data: Any, weight: Array) -> Array:
-        """The gradient [n] of f_i of one node, as for every `Problem`.
-
-        A run with kernels (`jdfl.Options`) reads stored examples once for it. Subclasses have other examples or
-        another loss.
-        """
+        """The gradient [n] of f_i of one node; a run with kernels (`jdfl.Options`) reads the examples once for it."""
         if type(self) is LinearRegression:
             A, b = data
             if one_pass.fits(w, A, b, weight):
@@ -148,11 +128,7 @@ class LinearRegression(LinearModel):
         return 0.5 * jnp.square(self.products(step, self.made(data)[0]))
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Half the squared residuals [N], and the residuals [N], which are the slopes.
-
-        In float64 on the host, for the scores <a_t, w> and the targets b_t. `jdfl.problems.optimum` and `value_at` use
-        it, independently of the computations of a run on the device.
-        """
+        """Half the squared residuals [N], and the residuals [N], which are the slopes."""
         residuals = scores - targets
         return 0.5 * residuals**2, residuals
 

@@ -64,11 +64,7 @@ class LogisticRegression(Classifier):
         return _binary(self.products(w, data[0]), self.products(step, data[0]))
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Losses and slopes [N] in float64, on the host, of scores <a_t, w> and labels in {0, 1}.
-
-        A loss is ln(1 + e^z) - b z and a slope 1 / (1 + e^-z) - b, both finite for every finite score z. The penalty is
-        not among them.
-        """
+        """The losses and slopes [N] in float64 of scores [N] and labels in {0, 1}, without the penalty."""
         return np.logaddexp(0, scores) - targets * scores, expit(scores) - targets
 
 
@@ -89,19 +85,11 @@ class SoftmaxRegression(Classifier):
 
     @property
     def outputs(self) -> int:
-        """The number of scores of an example, one per class.
-
-        It is the second axis of scores [N, classes] and of W [p, classes], into which `jdfl.problems.optimum` and
-        `value_at` shape the parameters. Linear and logistic regression have one score.
-        """
+        """The number of scores of an example, one per class."""
         return self.classes
 
     def products(self, w: Array, features: Any) -> Array:
-        """A W [q, classes] of features A [q, p], W being the parameters w [n] as p rows.
-
-        Of one example's features [p] they are [classes]. These are the scores, before any softmax; they are computed in
-        the highest precision that the device has.
-        """
+        """The scores A W [q, classes] of features A [q, p], or [classes] of one example's [p]."""
         return jnp.dot(features, w.reshape(-1, self.classes), precision=ops.HIGHEST)
 
     def loss(self, w: Array, example: Any) -> Array:
@@ -128,11 +116,7 @@ class SoftmaxRegression(Classifier):
         return _categorical(self.products(w, data[0]), self.products(step, data[0]))
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Losses [N] and slopes [N, classes] in float64, on the host.
-
-        The scores are [N, classes], the targets the classes' numbers. A loss is the cross-entropy, and the slopes are
-        the classes' probabilities, less one for the example's own class. The penalty is not among them.
-        """
+        """The losses [N] and slopes [N, classes] in float64 of scores [N, classes], without the penalty."""
         own, slopes = (np.arange(len(targets)), targets.astype(np.int64)), softmax(scores, axis=1)
         slopes[own] -= 1
         return logsumexp(scores, axis=1) - scores[own], slopes

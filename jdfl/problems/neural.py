@@ -63,10 +63,7 @@ class NeuralProblem(Streamed):
 
     @property
     def classes(self) -> int:
-        """The number of classes, which is the number of scores of the model, or 2 for a single score.
-
-        Labels are whole numbers from 0 to `classes` - 1. A node need not have examples of every class.
-        """
+        """The number of classes, which is the number of scores of the model, or 2 for a single score."""
         return max(2, self.model.classes)
 
     @property
@@ -88,10 +85,9 @@ class NeuralProblem(Streamed):
         return self.model.module(jnp.asarray(w))
 
     def inputs(self, images: Array) -> Array:
-        """What the model is given for features [B, ...]: bytes become [0, 1], then less the mean, over the deviation.
+        """Inputs [B, *shape] of the model from images [B, ...]: bytes become [0, 1], less the mean, over the deviation.
 
-        The result [B, *shape] has the type of the parameters. Mean and deviation are those of the channels, where the
-        data are standardised. Grey images are repeated where the model has three colour channels.
+        Grey images are repeated where the model has three colour channels.
         """
         x, along = images.astype(self.dtype), (1,) * (images.ndim - 1) + (-1,)
         deviation = np.asarray(self.deviation or (1.0,)) * (255 if images.dtype == jnp.uint8 else 1)

@@ -78,31 +78,19 @@ class Dataset:
 
     @property
     def classes(self) -> int:
-        """The number of classes, which is the largest training label plus one.
-
-        Labels start at 0; a class without training examples below the largest label counts as well. Labels of the test
-        set are ignored.
-        """
+        """The number of classes, which is the largest training label plus one."""
         return int(self.labels.max()) + 1
 
     @property
     def test(self) -> tuple[Any, np.ndarray] | None:
-        """The features [M, p] and labels [M] of the test set; None if either is missing.
-
-        Without a test set all examples are training examples here, and `classification` holds out a share of every
-        class for testing (see `jdfl.problems.holdout`).
-        """
+        """The features [M, p] and labels [M] of the test set; None if either is missing."""
         if self.test_features is None or self.test_labels is None:
             return None
         return self.test_features, self.test_labels
 
 
 class Images(NamedTuple):
-    """Images with their classes, and a test set, as stored in files: bytes from 0 to 255.
-
-    `read_mnist` and `read_cifar10` return them. `jdfl.problems.load` converts them to rows of numbers in [0, 1], and
-    `neural_classification` keeps the bytes until a batch is used.
-    """
+    """Images with their classes, and a test set, as stored in files: bytes from 0 to 255."""
 
     images: np.ndarray  # [N, h, w] or [N, h, w, 3] uint8
     labels: np.ndarray  # [N] int32, 0..9

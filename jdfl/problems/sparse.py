@@ -87,13 +87,10 @@ class SparseRows:
 
 @struct.dataclass
 class SparseLogisticRegression(LogisticRegression):
-    """The objective of `LogisticRegression` on sparse rows; no array of size q n is ever formed for a value or
-    gradient.
+    """The objective of `LogisticRegression`; no array of size q n is ever formed for a value or a gradient.
 
-    data = (SparseRows, labels [m, q]); the examples of a node are sorted by their number of nonzeros, the largest
-    first. The rows have a table of columns for gradients. A minibatch has none, since all its leaves start with the
-    axis of examples.
-    test = (SparseRows, labels [N]).
+    data = (SparseRows, labels [m, q]), test = (SparseRows, labels [N]); the longest rows of a node come first. They
+    have a table of columns for gradients, but not in a minibatch, whose leaves all start with the axis of examples.
     """
 
     n_features: int = struct.field(pytree_node=False, default=0)  # n
@@ -104,19 +101,11 @@ class SparseLogisticRegression(LogisticRegression):
         return self.n_features
 
     def products(self, w: Array, features: Any) -> Array:
-        """<a, w> [q] of sparse rows and parameters w [n], for a node's rows or those of a batch.
-
-        They gather the entries of w at the nonzeros of a row, so the time is proportional to the number of nonzeros,
-        including padding, and not to q n.
-        """
+        """<a, w> [q] of a node's sparse rows, or a batch's, in a time proportional to their nonzeros and padding."""
         return features.times(w)
 
     def host_rows(self, i: int) -> csr_array:
-        """The rows of node i [q, n] on the host: CSR of SciPy, in float64 and without stored zeros.
-
-        The rows with the most nonzeros come first, and padded rows are empty. `jdfl.problems.optimum` and `value_at`
-        read them without forming a dense array.
-        """
+        """The rows of node i [q, n] on the host as CSR of SciPy, in float64 and without stored zeros."""
         return to_csr(self.data[0], i, self.n)
 
     def gradient(self, w: Array, data: Any, weight: Array) -> Array:

@@ -68,11 +68,9 @@ class Streamed(Problem):
         return jnp.mean(found)
 
     def activation_bytes(self, examples: int) -> int:
-        """The memory in bytes that a gradient of `examples` examples of one node keeps from its forward pass.
+        """The memory in bytes that a gradient of so many examples of one node keeps from its forward pass.
 
-        It follows from shapes alone. A pass never takes more than `at_once` examples together, so a larger number
-        gives no larger result. A run adds it up beforehand and refuses what would not fit, where the size of the
-        memory is known.
+        It follows from shapes alone; a run adds it up beforehand and refuses what would not fit.
         """
         size = min(examples, self.at_once)
         data = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((size, *leaf.shape[2:]), leaf.dtype), self.data)
