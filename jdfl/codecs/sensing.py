@@ -51,15 +51,12 @@ class Stored(Sensing):
     matrix: Array = struct.field(per_node=True)  # [b, n, d]
 
     def measure(self, x: Array) -> Array:
-        """Phi x."""
         return jnp.einsum("bn,bnd->bd", x, self.matrix, precision=ops.HIGHEST)
 
     def columns(self, T: Array) -> Array:
-        """Phi_T^T."""
         return self.matrix[jnp.arange(T.shape[0])[:, None], T]
 
     def adjoint(self, v: Array) -> Array:
-        """Phi^T v."""
         return jnp.einsum("bnd,bd->bn", self.matrix, v, precision=ops.HIGHEST)
 
 
@@ -70,15 +67,12 @@ class Shared(Sensing):
     matrix: Array  # [n, d]
 
     def measure(self, x: Array) -> Array:
-        """Phi x."""
         return jnp.dot(x, self.matrix, precision=ops.HIGHEST)
 
     def columns(self, T: Array) -> Array:
-        """Phi_T^T."""
         return self.matrix[T]
 
     def adjoint(self, v: Array) -> Array:
-        """Phi^T v."""
         return jnp.dot(v, self.matrix.T, precision=ops.HIGHEST)
 
 
@@ -97,19 +91,16 @@ class Hadamard(Sensing):
     n: int = struct.field(pytree_node=False)
 
     def measure(self, x: Array) -> Array:
-        """Phi x."""
         b, _, N = self.first.shape
         wide = jnp.pad(x, ((0, 0), (0, N - self.n)))
         z = transform(transform(wide[:, None] * self.first) * self.second) / np.sqrt(N)
         return z.reshape(b, -1)[:, self.row]
 
     def columns(self, T: Array) -> Array:
-        """Phi_T^T."""
         lane, row, place = jnp.arange(T.shape[0])[:, None, None], self.row[None, None, :], T[:, :, None]
         return self.first[lane, row // self.first.shape[-1], place] * self.spectrum[lane, row ^ place]
 
     def adjoint(self, v: Array) -> Array:
-        """Phi^T v."""
         b, blocks, N = self.first.shape
         z = jnp.zeros((b, blocks * N), v.dtype).at[:, self.row].set(v).reshape(b, blocks, N)
         z = transform(transform(z) * self.second) * self.first

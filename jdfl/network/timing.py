@@ -61,7 +61,6 @@ class FixedTime(Times):
     """The time, from 0, in seconds."""
 
     def draw(self, key: Array) -> Array:
-        """The constant time [], whatever the key []."""
         return jnp.float32(self.seconds)
 
 
@@ -73,7 +72,6 @@ class ExponentialTime(Times):
     """Mean, above 0, in seconds."""
 
     def draw(self, key: Array) -> Array:
-        """One time [] drawn with a key []."""
         return self.mean * jax.random.exponential(key, (), jnp.float32)
 
 
@@ -87,7 +85,6 @@ class LogNormalTime(Times):
     """Standard deviation of the logarithm, above 0."""
 
     def draw(self, key: Array) -> Array:
-        """One time [] drawn with a key []."""
         return self.median * jnp.exp(self.sigma * jax.random.normal(key, (), jnp.float32))
 
 
@@ -101,7 +98,6 @@ class ParetoTime(Times):
     """Tail exponent, above 0; smaller means heavier."""
 
     def draw(self, key: Array) -> Array:
-        """One time [] drawn with a key []."""
         return self.least * jnp.exp(jax.random.exponential(key, (), jnp.float32) / self.shape)
 
 

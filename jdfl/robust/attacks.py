@@ -139,7 +139,6 @@ class SignFlip(Attack):
     """Factor of the length."""
 
     def rows(self, scene: Scene) -> Array:
-        """The rows [m, n]."""
         return -self.scale * scene.x
 
 
@@ -155,7 +154,6 @@ class LabelFlip(Attack):
     title: ClassVar[str] = "label flip"
 
     def problem(self, problem: Problem, liars: Array) -> Problem:
-        """The problem with flipped labels in the attackers' data."""
         data: Any = problem.data
         labels = data[1]
         classes = max(2, getattr(problem, "classes", 2)) if type(problem).scores is not Problem.scores else 1
@@ -181,7 +179,6 @@ class GaussianRows(Attack):
     """Standard deviation of every number."""
 
     def rows(self, scene: Scene) -> Array:
-        """The rows [m, n]."""
         return scene.mean[None] + self.sigma * jax.random.normal(scene.key, scene.x.shape, scene.x.dtype)
 
 
@@ -200,7 +197,6 @@ class ALIE(Attack):
     """Standard deviations; None: by the paper's formula for the number of nodes."""
 
     def rows(self, scene: Scene) -> Array:
-        """The rows [m, n]."""
         m, b = len(scene.liars), jnp.sum(scene.liars)
         wanted = m // 2 + 1 - b
         share = (m - b - wanted) / jnp.maximum(m - b, 1)
@@ -219,7 +215,6 @@ class FOE(Attack):
     """Factor of the mean."""
 
     def rows(self, scene: Scene) -> Array:
-        """The rows [m, n]."""
         return scene.alike(-self.epsilon * scene.mean)
 
 
@@ -236,7 +231,6 @@ class Mimic(Attack):
     title: ClassVar[str] = "mimic"
 
     def rows(self, scene: Scene) -> Array:
-        """The rows [m, n]."""
         far = jnp.where(scene.liars, -1, jnp.sum((scene.x - scene.mean[None]) ** 2, axis=1))
         return scene.alike(scene.x[jnp.argmax(far)])
 
@@ -250,7 +244,6 @@ class FreeRider(Attack):
     title: ClassVar[str] = "free rider"
 
     def rows(self, scene: Scene) -> Array:
-        """The rows [m, n]."""
         graph = scene.graph
         good = (graph.mask & ~scene.liars[graph.senders]).astype(scene.x.dtype)
         count = jnp.sum(good, axis=1)
@@ -275,11 +268,9 @@ class TopologyLiar(Attack):
     """They send minus this times their rows."""
 
     def rows(self, scene: Scene) -> Array:
-        """The rows [m, n]."""
         return -self.scale * scene.x
 
     def graph(self, graph: Graph, liars: Array) -> Graph:
-        """The graph with the attackers' weights."""
         false = jnp.where(graph.mask & liars[graph.senders], graph.weight, 0)
         held = jnp.sum(false, axis=1)
         room = jnp.minimum((self.factor - 1) * held, jnp.maximum(graph.self_weight, 0))
@@ -300,7 +291,6 @@ class Dissensus(Attack):
     """At 1 a node that averages with W does not move towards the honest ones."""
 
     def rows(self, scene: Scene) -> Array:
-        """The rows [m, n], in the places of the receivers."""
         graph = scene.graph
         liar = graph.mask & scene.liars[graph.senders]
         good = jnp.where(liar, 0, graph.weight)
@@ -333,6 +323,5 @@ class SpectralAttack(Attack):
         return jnp.where(good, vectors[:, 1], 0)
 
     def rows(self, scene: Scene) -> Array:
-        """The rows [m, n], in the places of the receivers."""
         v = scene.ready.astype(scene.x.dtype)
         return scene.x + self.scale * jnp.outer(v, jnp.dot(v, scene.x, precision=ops.HIGHEST))

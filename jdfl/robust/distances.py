@@ -51,7 +51,6 @@ class ClippedGossip(Rule):
     """Weight of S: at most 1 - delta_i, or as few as reach 1 - delta, delta being the largest of all delta_i."""
 
     def combined(self, received: Received, losses: Losses | None) -> Array:
-        """The combined rows [m, n]."""
         far = received.distances()
         if self.tau is not None:
             return _clipped(received, far, jnp.full(far.shape[:1], self.tau, far.dtype))
@@ -85,7 +84,6 @@ class CSPlus(Rule):
     title: ClassVar[str] = "CS+-RG"
 
     def combined(self, received: Received, losses: Losses | None) -> Array:
-        """The combined rows [m, n]."""
         far, weight = received.distances(), received.weight
         most = jnp.sum(weight, axis=1) - 2 * received.heaviest(self.b)
         light = received.here & (nearer(far, weight) <= most[:, None] + _ROUNDING)
@@ -108,7 +106,6 @@ class NNA(Rule):
     title: ClassVar[str] = "NNA"
 
     def combined(self, received: Received, losses: Losses | None) -> Array:
-        """The combined rows [m, n]."""
         kept = jnp.maximum(0, received.count - self.b)
         near = rank(received.distances(), received.here) < kept[:, None]
         return received.moved(jnp.where(near, 1 / (1 + kept)[:, None].astype(received.own.dtype), 0))
@@ -151,7 +148,6 @@ class UBAR(Rule):
     """The accepted one where all have a larger loss: as in the package murmura, or as in the code of ClippedGossip."""
 
     def combined(self, received: Received, losses: Losses | None) -> Array:
-        """The combined rows [m, n]."""
         if losses is None:
             raise ValueError("Expected the nodes' losses for UBAR, got losses = None. Pass losses=problem.values.")
         here, count = received.here, received.count
@@ -193,7 +189,6 @@ class BALANCE(Rule):
     """Weight of the node's own model."""
 
     def combined(self, received: Received, losses: Losses | None) -> Array:
-        """The combined rows [m, n]."""
         size = jnp.sqrt(jnp.sum(received.own**2, axis=1))
         most = self.gamma * jnp.exp(-self.kappa * jnp.asarray(received.k, size.dtype) / self.horizon) * size
         return _trusting(received, received.here & (received.distances() <= most[:, None]), self.alpha)

@@ -37,7 +37,6 @@ class CoordinateMedian(Rule):
     assumes: ClassVar[bool] = False
 
     def combined(self, received: Received, losses: Losses | None) -> Array:
-        """The medians [m, n]."""
         return received.each(median)
 
     def most(self, degree: int) -> int:
@@ -57,7 +56,6 @@ class TrimmedMean(Rule):
     title: ClassVar[str] = "trimmed mean"
 
     def combined(self, received: Received, losses: Losses | None) -> Array:
-        """The means [m, n]."""
 
         def one(own: Array, others: Array, here: Array) -> Array:
             place, count = jnp.arange(len(here)), jnp.sum(here)

@@ -37,7 +37,6 @@ class Krum(Rule):
     title: ClassVar[str] = "Krum"
 
     def combined(self, received: Received, losses: Losses | None) -> Array:
-        """The chosen rows [m, n]."""
 
         def share(apart: Array, here: Array) -> Array:
             score = once(lambda apart, here: _scores(apart, here, self.b), apart, here)
@@ -81,7 +80,6 @@ class MultiKrum(Krum):
     """Rows that are averaged; None: all but b."""
 
     def kept(self, p: Array) -> Array | int:
-        """Return how many of p rows are averaged, at least one."""
         return jnp.maximum(1, p - self.b if self.average is None else jnp.minimum(p, self.average))
 
     def combines(self, weight: np.ndarray) -> bool:
@@ -107,7 +105,6 @@ class GeometricMedian(Rule):
     """The most iterations; most nodes need 5 to 30."""
 
     def combined(self, received: Received, losses: Losses | None) -> Array:
-        """The medians [m, n]."""
 
         def one(own: Array, others: Array, here: Array) -> Array:
             middle = median(own, others, here)
