@@ -91,8 +91,9 @@ Momentum: TypeAlias = Annotated[float | Array, Bound("[0, 1)")]
 Number: TypeAlias = Annotated[float | Array, Bound("(-inf, inf)")]
 Count: TypeAlias = Annotated[int, Bound(f"[1, {MOST}]")]
 Natural: TypeAlias = Annotated[int, Bound(f"[0, {MOST}]")]
-Tries: TypeAlias = Annotated[int, Bound("[1, inf)")]  # counted on the host
-Seed: TypeAlias = Annotated[int, Bound("[0, inf)")]
+Nodes: TypeAlias = Annotated[int, Bound(f"[1, {MOST}]"), Doc("The number of nodes.")]
+Tries: TypeAlias = Annotated[int, Bound("[1, inf)"), Doc("Maximum number of draws until one is connected, from 1.")]
+Seed: TypeAlias = Annotated[int, Bound("[0, inf)"), Doc("Seed of what is drawn, from 0.")]
 if TYPE_CHECKING:
     _OfRound: TypeAlias = Any  # a step sees its value
 else:
@@ -132,8 +133,8 @@ def documentation(source: Callable[..., Any]) -> dict[str, str]:
     """The documentation of every field of a class, or of every argument of a function, by name.
 
     For a class it is the text below the field, in the class itself or in a base class; for a function the argument's
-    line in the section `Args:` of its docstring. A field without either is documented by its annotation: by a `Doc`
-    there, or by the first sentence of the settings class that it holds. Undocumented names are missing.
+    line in the section `Args:` of its docstring. What has neither is documented by its annotation: by a `Doc` there,
+    or by the first sentence of the settings class that a field holds. Undocumented names are missing.
     """
     from docstring_parser import parse_from_object  # takes 50 ms, and is needed for help and errors only
 
@@ -146,16 +147,23 @@ def documentation(source: Callable[..., Any]) -> dict[str, str]:
         except (OSError, TypeError):  # a class without a file, for example one typed at a prompt
             continue
         found |= {name: re.sub(r"\s+", " ", text) for name, text in params.items() if text}
+    if inspect.isfunction(source):
+        hints = {name: one.annotation for name, one in inspect.signature(source).parameters.items()}
+        found |= {name: said[0] for name, one in hints.items() if name not in found and (said := _said(one))}
     if is_dataclass(source):
         hints = get_type_hints(source, include_extras=True)
         found |= {name: text for name, one in hints.items() if name not in found and (text := _documented_by(one))}
     return found
 
 
+def _said(annotation: Any) -> list[str]:
+    """The texts of the `Doc` marks of an annotation."""
+    return [mark.documentation for mark in marks(annotation) if isinstance(mark, Doc)]
+
+
 def _documented_by(annotation: Any) -> str:
     """The documentation in an annotation; empty if there is none."""
-    for mark in marks(annotation):
-        if isinstance(mark, Doc):
-            return mark.documentation
+    for said in _said(annotation):
+        return said
     kinds = [one for one in options_of(annotation) if getattr(one, "__module__", "").startswith("jdfl.")]
     return (inspect.getdoc(kinds[0]) or "").partition("\n\n")[0] if kinds else ""

@@ -60,7 +60,6 @@ def from_edges(
             `jdfl/network/weights.py`): W_ij = s_ij / (1 + max(S_i, S_j)), with s_ij = 2 / (1 + d_ij / median d) and
             S_i = sum_j s_ij, which is symmetric and doubly stochastic. Or the mixing weights [e] themselves.
         directed: Node v receives from u, and u does not receive from v.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         name: The network's name in messages and reports.
         connected: Refuse a network in several parts.
 
@@ -163,7 +162,6 @@ def from_networkx(
         graph: A Graph, DiGraph, MultiGraph or MultiDiGraph of networkx.
         weights: "given" keeps the weights of the edges, "by-distance" takes them as lengths, as `from_edges` does, and
             a rule ignores them; None: keep them if there are some.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         name: The network's name in messages and reports; None: the graph's own name.
         connected: As for `from_edges` and `from_matrix`.
 
@@ -264,7 +262,6 @@ def from_scipy(
         weights: Rule for the mixing weights; None: metropolis, or uniform if links run one way, and the matrix has to
             consist of zeros and ones. "by-distance" takes the entries as lengths, as `from_edges` does, and "given" as
             mixing weights; own ones on the diagonal may be left out.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         name: The network's name in messages and reports.
         connected: Refuse a network in several parts.
 
@@ -296,7 +293,6 @@ def from_matrix(W: Any, *, format: FormatChoice = "auto", name: str = "network",
     Args:
         W: The matrix [m, m] of real numbers, SciPy sparse or dense, its diagonal included; nodes of a DataFrame have
             the names of its rows, and its columns are put in their order.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         name: The network's name in messages and reports.
         connected: Refuse a matrix by which the nodes do not come to agreement: one with nodes that nothing arrives at,
             or with a second eigenvalue of modulus one or more. False keeps it, for one round among others.

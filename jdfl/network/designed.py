@@ -22,7 +22,7 @@ from jax import Array
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
 from jdfl.base.names import NodeNames
-from jdfl.base.settings import Bound, Count, Seed
+from jdfl.base.settings import Bound, Count, Nodes, Seed
 from jdfl.base.streams import Stream
 from jdfl.network.conversions import from_matrix
 from jdfl.network.graph import Graph, Share, Shown, Static
@@ -135,7 +135,7 @@ def _rounds(m: int, turns: Iterable[_Links], name: str) -> Periodic:
 
 
 @checked
-def base_graph(m: Count, k: Count = 1) -> Periodic:
+def base_graph(m: Nodes, k: Count = 1) -> Periodic:
     """Base-(k + 1) graph: exact averaging in a few rounds with at most k neighbours, for any number of nodes.
 
     Y. Takezawa, R. Sato, H. Bao, K. Niwa, M. Yamada, "Beyond exponential graph: communication-efficient topologies for
@@ -148,14 +148,13 @@ def base_graph(m: Count, k: Count = 1) -> Periodic:
     tracking", 2023).
 
     Args:
-        m: The number of nodes.
         k: The most neighbours of a node in a round.
     """
     return _rounds(m, _base(m, k), f"base-{k + 1} graph(m={m})")
 
 
 @checked
-def de_bruijn(m: Count, degree: Count = 2, *, format: FormatChoice = "auto") -> Static:
+def de_bruijn(m: Nodes, degree: Count = 2, *, format: FormatChoice = "auto") -> Static:
     """De Bruijn graph: node i sends to degree * i, ..., degree * i + degree - 1 (mod m), each with weight 1 / degree.
 
     J.-C. Delvenne, R. Carli, S. Zampieri, "Optimal strategies in the average consensus problem", 2009; for gradient
@@ -164,9 +163,7 @@ def de_bruijn(m: Count, degree: Count = 2, *, format: FormatChoice = "auto") -> 
     exact mean after t rounds if m divides degree^t. For other m it is a generalised de Bruijn graph, without that.
 
     Args:
-        m: The number of nodes.
         degree: Receivers of a node, itself included where it is among them, from 1 to m; from 2 if m > 1.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
 
     Raises:
         ValueError: For arguments out of range.
@@ -218,7 +215,7 @@ def _sample(m: int, count: int, seed: int) -> np.ndarray:
 
 @checked
 def equi_static(
-    m: Count, offsets: _Offsets = 8, *, directed: bool = False, seed: Seed = 0, format: FormatChoice = "auto"
+    m: Nodes, offsets: _Offsets = 8, *, directed: bool = False, seed: Seed = 0, format: FormatChoice = "auto"
 ) -> Static:
     """EquiStatic: the mean of A(u) over random offsets u; U-EquiStatic, or D-EquiStatic if directed.
 
@@ -227,12 +224,9 @@ def equi_static(
     offsets, whatever m is. Weights are doubly stochastic, and symmetric unless directed.
 
     Args:
-        m: The number of nodes.
         offsets: Number r of offsets; repeated ones count twice. A node has at most as many in-neighbours, or twice as
             many if undirected.
         directed: Receive only from the nodes that are these offsets before.
-        seed: Seed of the offsets.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
 
     Raises:
         ValueError: For a draw whose offsets have a common divisor with m, so that the network is not connected.
@@ -253,7 +247,7 @@ def equi_static(
 
 @checked
 def equi_rounds(
-    m: Count, offsets: int | None = None, *, directed: bool = False, eta: Share = 0.5, seed: Seed = 0
+    m: Nodes, offsets: int | None = None, *, directed: bool = False, eta: Share = 0.5, seed: Seed = 0
 ) -> EquiRounds:
     """EquiDyn: one peer per node and round, by an offset u that is drawn in each round for all nodes.
 
@@ -263,11 +257,9 @@ def equi_rounds(
     2 the pairs are those of m - u here. The mean of || W x - mean ||^2 is at most 0.7 || x - mean ||^2 for any m.
 
     Args:
-        m: The number of nodes.
         offsets: How many offsets, from 1, are drawn before the run, from which rounds choose; None: all m - 1.
         directed: Receive from the node u places before, instead of exchanging in pairs.
         eta: Weight of A(u), in (0, 1]; with 1, a directed round hardly averages.
-        seed: Seed of the offsets.
 
     Raises:
         ValueError: For arguments out of range.

@@ -14,7 +14,7 @@ from jax import Array, lax
 from jdfl.base import struct
 from jdfl.base.arguments import checked
 from jdfl.base.names import NodeNames
-from jdfl.base.settings import Bound, Count
+from jdfl.base.settings import Bound, Nodes
 from jdfl.base.streams import Stream
 from jdfl.network.families import complete
 from jdfl.network.graph import Graph, Network, Share, Shown, Static
@@ -22,7 +22,7 @@ from jdfl.network.links import equal_shares, ids, link_keys, shuffled, uniform
 from jdfl.network.random_families import others
 from jdfl.network.sequences import table_of
 from jdfl.network.tables import arcs_of, called
-from jdfl.network.weights import Weights
+from jdfl.network.weights import WeightRule, Weights
 
 NeighbourWeights = Literal["uniform", "out-degree"]
 
@@ -141,7 +141,7 @@ class RandomMatching(Shown):
 
 
 @checked
-def random_links(base: Annotated[Graph | Network, Static], p: Share, *, weights: Weights | None = None) -> RandomLinks:
+def random_links(base: Annotated[Graph | Network, Static], p: Share, *, weights: WeightRule = None) -> RandomLinks:
     """Each link of a fixed network is up with probability p, drawn independently in each round.
 
     Both directions of a link are up or down together, unless the base is directed. With `base=complete(m)` this is an
@@ -168,15 +168,13 @@ def random_links(base: Annotated[Graph | Network, Static], p: Share, *, weights:
 
 
 @checked
-def erdos_renyi_rounds(m: Count, p: Share = 0.45, *, weights: Weights | None = None) -> RandomLinks:
+def erdos_renyi_rounds(m: Nodes, p: Share = 0.45, *, weights: WeightRule = None) -> RandomLinks:
     """Erdos-Renyi graph G(m, p) redrawn in each round, connected or not: `random_links` of the complete network.
 
     A round costs as much as all m (m - 1) / 2 links. The CEPS paper runs D-PSGD-DN on it (section V).
 
     Args:
-        m: The number of nodes.
         p: Probability of a link, in (0, 1].
-        weights: Rule for the mixing weights; None: metropolis.
     """
     return replace(random_links(complete(m), p, weights=weights), name=f"Erdos-Renyi rounds(m={m}, p={p:g})")
 
@@ -204,14 +202,11 @@ def random_neighbours(
 
 
 @checked
-def random_matching(m: Count) -> RandomMatching:
+def random_matching(m: Nodes) -> RandomMatching:
     """Pairwise gossip: a uniformly random matching of the nodes in each round.
 
     The two nodes of a pair average their rows (weights 1/2), after S. Boyd, A. Ghosh, B. Prabhakar, D. Shah,
     "Randomized gossip algorithms", 2006, in which one pair at a time is active. With m odd, one node per round is
     unmatched and has no in-neighbours.
-
-    Args:
-        m: The number of nodes, from 1; otherwise `ValueError`.
     """
     return RandomMatching(m, f"random matching(m={m})")

@@ -13,21 +13,18 @@ import numpy as np
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.base.settings import As, Count
+from jdfl.base.settings import As, Nodes
 from jdfl.network.graph import Static
 from jdfl.network.tables import all_arcs, linked
-from jdfl.network.weights import FormatChoice, Weights, build
+from jdfl.network.weights import FormatChoice, WeightRule, build
 
 
 @checked
-def ring(m: Count, *, directed: bool = False, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
+def ring(m: Nodes, *, directed: bool = False, weights: WeightRule = None, format: FormatChoice = "auto") -> Static:
     """Ring (cycle): each node exchanges messages with its two neighbours.
 
     Args:
-        m: The number of nodes.
         directed: Receive from the preceding node only.
-        weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
     node = np.arange(m)
     return build(linked(node, (node + 1) % m, m, directed), weights, format, f"{kind(directed)}ring(m={m})")
@@ -35,22 +32,19 @@ def ring(m: Count, *, directed: bool = False, weights: Weights | None = None, fo
 
 @checked
 def circulant(
-    m: Count,
+    m: Nodes,
     offsets: Sequence[int],
     *,
     directed: bool = False,
-    weights: Weights | None = None,
+    weights: WeightRule = None,
     format: FormatChoice = "auto",
     connected: bool = True,
 ) -> Static:
     """Circulant graph: node i is linked to i - o and i + o (mod m) for each offset o.
 
     Args:
-        m: The number of nodes.
         offsets: The offsets, each from 1 to m // 2; to m - 1 if directed.
         directed: Receive from i - o only.
-        weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         connected: Refuse a disconnected network, which results where the offsets and m have a common divisor.
     """
     most, far = (m - 1, "to the node before") if directed else (m // 2, "half way round")
@@ -64,32 +58,26 @@ def circulant(
 
 
 @checked
-def exponential(m: Count, *, format: FormatChoice = "auto") -> Static:
+def exponential(m: Nodes, *, format: FormatChoice = "auto") -> Static:
     """Static exponential graph: node i receives from i - 1, i - 2, i - 4, ... (mod m), with uniform weights.
 
     M. Assran, N. Loizou, N. Ballas, M. Rabbat, "Stochastic gradient push for distributed deep learning", 2019; B. Ying,
     K. Yuan, Y. Chen, H. Hu, P. Pan, W. Yin, "Exponential graph is provably efficient for decentralized deep training",
     2021: the spectral gap is 2 / (1 + ceil(log2 m)) for even m. Each node has ceil(log2 m) in-neighbours. The graph is
     directed, yet doubly stochastic.
-
-    Args:
-        m: The number of nodes.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
     return replace(circulant(m, exponential_offsets(m), directed=True, format=format), name=f"exponential(m={m})")
 
 
 @checked
-def d_out(m: Count, d: Annotated[int, As(default=4)], *, format: FormatChoice = "auto") -> Static:
+def d_out(m: Nodes, d: Annotated[int, As(default=4)], *, format: FormatChoice = "auto") -> Static:
     """d-Out graph: node i sends to i, i + 1, ..., i + d - 1 (mod m), itself included, with weight 1 / d each.
 
     The network of the DPPS paper by Y. Zhou, K. Xue, E. Chen. Directed and doubly stochastic: node i receives from
     i - 1, ..., i - d + 1. With d = m it is complete averaging; with d = 1 there is no communication.
 
     Args:
-        m: The number of nodes.
         d: Receivers of each node, itself included, from 1 to m.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
     checks.integer(most=m, remedy=f"A node sends to itself and at most m - 1 = {m - 1} others.", d=d)
     drawn = circulant(m, range(1, d), directed=True, weights="uniform", format=format, connected=False)
@@ -103,11 +91,11 @@ def exponential_offsets(m: int) -> list[int]:
 
 @checked
 def torus(
-    m: Count,
+    m: Nodes,
     rows: int | None = None,
     *,
     directed: bool = False,
-    weights: Weights | None = None,
+    weights: WeightRule = None,
     format: FormatChoice = "auto",
 ) -> Static:
     """Torus (grid with wrap-around): each node exchanges messages with those above, below, left and right.
@@ -118,8 +106,6 @@ def torus(
         m: The number of nodes; not a prime unless `rows` is given.
         rows: Rows of the grid, a divisor of m; None: as square as m allows.
         directed: Receive from the nodes above and to the left only.
-        weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
     if rows is None:
         rows, near = _short_side(m), max(4, m + 1)
@@ -141,29 +127,18 @@ def _short_side(m: int) -> int:
 
 
 @checked
-def star(m: Count, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
+def star(m: Nodes, *, weights: WeightRule = None, format: FormatChoice = "auto") -> Static:
     """Star: node 0 is the hub, linked to every other node, like a server and its clients.
 
     The table of neighbours is as wide as the hub's degree m - 1 and takes 9 m (m - 1) bytes.
-
-    Args:
-        m: The number of nodes.
-        weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
     rest = np.arange(1, m)
     return build(linked(np.zeros_like(rest), rest, m), weights, format, f"star(m={m})")
 
 
 @checked
-def complete(m: Count, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
-    """Complete graph: every node exchanges messages with every other node.
-
-    Args:
-        m: The number of nodes.
-        weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
-    """
+def complete(m: Nodes, *, weights: WeightRule = None, format: FormatChoice = "auto") -> Static:
+    """Complete graph: every node exchanges messages with every other node."""
     return build(all_arcs(m), weights, format, f"complete(m={m})")
 
 

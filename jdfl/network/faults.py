@@ -173,8 +173,6 @@ def link_loss(
         base: The network whose messages are lost.
         p: Probability that a message is lost, in [0, 1).
         directed: Lose the two directions of a link independently.
-        weights: A missing weight goes to the receiver's own row ("own"), or the remaining weights are rescaled to sum
-            to one ("rescale"), or the sender keeps it ("sender", for push-sum).
 
     Raises:
         ValueError: For p out of range, and for a base that is synchronised.
@@ -207,7 +205,6 @@ def bursty_loss(
         good: Probability that a message is lost on a good link, in [0, 1].
         bad: Probability that a message is lost on a bad link, in [0, 1].
         directed: Give each direction of a link its own state and losses.
-        weights: Where the weight of a missing message goes, as for `link_loss`.
 
     Raises:
         ValueError: For probabilities out of range, and for a base that is synchronised.
@@ -232,7 +229,6 @@ def node_participation(
         base: The network whose nodes participate.
         p: Probability that a node participates, in (0, 1]; give either p or count.
         count: Number of participating nodes, from 1 to m; give either p or count.
-        weights: Where the weight of a missing message goes, as for `link_loss`.
 
     Raises:
         ValueError: Unless one of p and count is given, in range; for a base that is synchronised, late, or loses
@@ -260,7 +256,6 @@ def outages(base: Network, down: Share, up: Share, *, weights: Missing = "own") 
         base: The network whose nodes fail.
         down: Probability that a running node is down in the next round, in (0, 1].
         up: Probability that a node that is down comes back in the next round, in (0, 1]; not both may be 1.
-        weights: Where the weight of a missing message goes, as for `link_loss`.
 
     Raises:
         ValueError: For probabilities out of range; for a base that is synchronised or whose messages are late or lost.
@@ -282,7 +277,6 @@ def membership(base: Network, *, joins: _Rounds = None, leaves: _Rounds = None, 
             or numbers, and the other nodes are there from the start; None: from the start.
         leaves: [m] first round without each node, or one round for all, or by name as joins; None: to the end. Give
             joins or leaves.
-        weights: Where the weight of a missing message goes, as for `link_loss`.
 
     Raises:
         ValueError: For invalid rounds, nodes that would leave before they join, and a base that is synchronised, late,

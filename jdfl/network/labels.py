@@ -17,7 +17,7 @@ from jdfl.base.settings import Bound, Count, Natural, Seed
 from jdfl.network.conversions import from_matrix
 from jdfl.network.graph import Static
 from jdfl.network.tables import linked
-from jdfl.network.weights import FormatChoice, Weights, build
+from jdfl.network.weights import FormatChoice, WeightRule, build
 
 Between = Literal["complete", "ring", "small-world"]
 
@@ -50,7 +50,7 @@ def d_cliques(
     between: Between = "ring",
     swaps: Natural = 1000,
     seed: Seed = 0,
-    weights: Weights | None = None,
+    weights: WeightRule = None,
     format: FormatChoice = "auto",
 ) -> Static:
     """D-Cliques: cliques whose nodes together have the classes of all nodes, and single links between cliques.
@@ -68,8 +68,6 @@ def d_cliques(
         between: The links between cliques: complete, ring, or ring with links to cliques 2, 4, 8, ... places on.
         swaps: How often two cliques are tried.
         seed: Seed of cliques and swaps.
-        weights: Rule for the mixing weights; None: metropolis.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
 
     Raises:
         ValueError: For counts that are not [m, c] numbers from 0, or a node without examples.
@@ -135,7 +133,6 @@ def stl_fw(
         budget: Number of steps, and so the most in-neighbours of a node; None: c. More may be needed until the links
             connect all nodes.
         variance: Weight of the second term (lambda of the paper), above 0.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
 
     Raises:
         ValueError: For counts that are not [m, c] numbers from 0, a node without examples, and a budget with which the

@@ -8,11 +8,12 @@ Axes: m nodes, d slots of the table.
 
 from collections.abc import Mapping
 from dataclasses import is_dataclass, replace
-from typing import Any, Literal, NamedTuple, Self, cast
+from typing import Annotated, Any, Literal, NamedTuple, Self, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from typing_extensions import Doc
 
 from jdfl.base import struct
 from jdfl.base.names import Names, aligned, unlabelled
@@ -21,7 +22,13 @@ from jdfl.devices import nodes
 from jdfl.network.graph import Graph, Network, Shown
 from jdfl.network.tables import called, kind_of, refuse_synchronised
 
-Missing = Literal["own", "rescale", "sender"]
+Missing = Annotated[
+    Literal["own", "rescale", "sender"],
+    Doc(
+        'A missing weight goes to the receiver\'s own row ("own"), or the remaining weights are rescaled to sum to one '
+        '("rescale"), or the sender keeps it ("sender", for push-sum).'
+    ),
+]
 
 INNER = Stream("network.inside", "network")  # everything that the wrapped network draws
 _UNBOUND = 0  # seed for what lasts for many rounds, outside a run

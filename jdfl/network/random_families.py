@@ -15,24 +15,24 @@ from scipy.spatial import KDTree
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.base.settings import Bound, Count, Seed, Tries
+from jdfl.base.settings import Bound, Nodes, Seed, Tries
 from jdfl.network.families import kind
 from jdfl.network.graph import Share, Static
 from jdfl.network.tables import Arcs, arcs, components, linked
-from jdfl.network.weights import FormatChoice, Weights, build
+from jdfl.network.weights import FormatChoice, WeightRule, Weights, build
 
 _ANY = "raise tries, or connected=False to accept any draw."
 
 
 @checked
 def erdos_renyi(
-    m: Count,
+    m: Nodes,
     p: Share = 0.45,
     *,
     directed: bool = False,
     seed: Seed = 0,
     tries: Tries = 1000,
-    weights: Weights | None = None,
+    weights: WeightRule = None,
     format: FormatChoice = "auto",
     connected: bool = True,
 ) -> Static:
@@ -42,13 +42,8 @@ def erdos_renyi(
     generation of large random networks", 2005).
 
     Args:
-        m: The number of nodes.
         p: Probability of a link, in (0, 1].
         directed: Draw the two directions of a link independently.
-        seed: Seed of the links, from 0.
-        tries: Maximum number of draws until one is connected, from 1.
-        weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         connected: Require a connected network; otherwise the first draw is taken.
     """
     remedy = f"Raise p (connected draws become likely above ln(m)/m = {np.log(m) / m:.2g}), {_ANY}"
@@ -80,12 +75,12 @@ def _random_arcs(m: int, p: float, directed: bool, rng: np.random.Generator) -> 
 
 @checked
 def k_regular(
-    m: Count,
+    m: Nodes,
     degree: int,
     *,
     seed: Seed = 0,
     tries: Tries = 1000,
-    weights: Weights | None = None,
+    weights: WeightRule = None,
     format: FormatChoice = "auto",
 ) -> Static:
     """Random regular graph: each node has exactly `degree` neighbours, redrawn until connected.
@@ -96,10 +91,6 @@ def k_regular(
     Args:
         m: The number of nodes; m * degree is even.
         degree: Neighbours of a node, from 2 to m - 1.
-        seed: Seed of the links, from 0.
-        tries: Maximum number of draws until one is connected, from 1.
-        weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
     why = f"With fewer than 2 it cannot be connected, and a node has m - 1 = {m - 1} others."
     checks.integer(min(2, m - 1), m - 1, why, degree=degree)
@@ -111,12 +102,12 @@ def k_regular(
 
 @checked
 def k_in(
-    m: Count,
+    m: Nodes,
     degree: int,
     *,
     seed: Seed = 0,
     tries: Tries = 1000,
-    weights: Weights | None = None,
+    weights: WeightRule = None,
     format: FormatChoice = "auto",
     connected: bool = True,
 ) -> Static:
@@ -125,12 +116,8 @@ def k_in(
     A node has no receivers with probability about exp(-degree), so strongly connected draws need a degree near ln(m).
 
     Args:
-        m: The number of nodes.
         degree: In-neighbours of each node, from 1 to m - 1.
-        seed: Seed of the links, from 0.
-        tries: Maximum number of draws until one is strongly connected, from 1.
         weights: Rule for the mixing weights, uniform or out-degree; None: uniform. out-degree is for push-sum.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         connected: Require a strongly connected network; otherwise the first draw is taken.
     """
     others(m, min(1, m - 1), degree=degree)
@@ -151,13 +138,13 @@ def k_in(
 
 @checked
 def watts_strogatz(
-    m: Count,
+    m: Nodes,
     degree: int,
     p: Share = 0.1,
     *,
     seed: Seed = 0,
     tries: Tries = 1000,
-    weights: Weights | None = None,
+    weights: WeightRule = None,
     format: FormatChoice = "auto",
 ) -> Static:
     """Watts-Strogatz small world: a ring of `degree` nearest neighbours, each link rewired with probability p.
@@ -165,13 +152,8 @@ def watts_strogatz(
     D. J. Watts, S. H. Strogatz, "Collective dynamics of 'small-world' networks", 1998 (networkx draws it).
 
     Args:
-        m: The number of nodes.
         degree: Neighbours of each node before rewiring, an even number from 2 to m - 1.
         p: Probability that a link is rewired at one end, in (0, 1]. For p = 0 use circulant.
-        seed: Seed of the links, from 0.
-        tries: Maximum number of draws until one is connected, from 1.
-        weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
     others(m, 2, degree=degree)
     if degree % 2:
@@ -182,7 +164,7 @@ def watts_strogatz(
 
 @checked
 def barabasi_albert(
-    m: Count, links: int, *, seed: Seed = 0, weights: Weights | None = None, format: FormatChoice = "auto"
+    m: Nodes, links: int, *, seed: Seed = 0, weights: WeightRule = None, format: FormatChoice = "auto"
 ) -> Static:
     """Barabasi-Albert scale-free graph: nodes are added one by one and link preferentially to well-connected ones.
 
@@ -190,11 +172,7 @@ def barabasi_albert(
     with a few hubs of high degree: the largest degree, and so the table's width, grows as sqrt(m).
 
     Args:
-        m: The number of nodes.
         links: Links that each new node makes, from 1 to m - 1.
-        seed: Seed of the links, from 0.
-        weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
     others(m, links=links)
     draw = _by_networkx(nx.barabasi_albert_graph, m, links)
@@ -203,13 +181,13 @@ def barabasi_albert(
 
 @checked
 def random_geometric(
-    m: Count,
+    m: Nodes,
     radius: Annotated[float, Bound("(0, inf)")],
     *,
     spread: Annotated[float, Bound("[0, 1]")] = 0.0,
     seed: Seed = 0,
     tries: Tries = 1000,
-    weights: Weights | None = None,
+    weights: WeightRule = None,
     format: FormatChoice = "auto",
     connected: bool = True,
 ) -> Static:
@@ -219,14 +197,9 @@ def random_geometric(
     links (and to the pairs within the longest range), not to all pairs.
 
     Args:
-        m: The number of nodes.
         radius: Transmission range of a node, above 0, in sides of the square.
         spread: Relative spread of the ranges, in [0, 1]: they are uniform in radius (1 - spread) .. radius (1 +
             spread). Above 0 the network is directed.
-        seed: Seed of positions and ranges, from 0.
-        tries: Maximum number of draws until one is connected, from 1.
-        weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         connected: Require a connected network; otherwise the first draw is taken.
     """
     radius = min(radius, 1e9)  # beyond the square all radii act alike, and the square of this one is finite

@@ -16,7 +16,7 @@ from jax import Array
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
 from jdfl.base.names import NodeNames, order_of
-from jdfl.base.settings import Count
+from jdfl.base.settings import Count, Nodes
 from jdfl.network.combining import Synchronised
 from jdfl.network.families import circulant, exponential_offsets
 from jdfl.network.graph import Graph, Network, Shown, Static, as_dense, round_of
@@ -149,7 +149,7 @@ def _stacked(networks: Sequence[Graph | Network]) -> tuple[Graph, str]:
 
 
 @checked
-def one_peer_exponential(m: Count, *, hops: Hops = "minimal") -> Periodic:
+def one_peer_exponential(m: Nodes, *, hops: Hops = "minimal") -> Periodic:
     """One-peer exponential graph: in round k, node i sends only to node i + 2^(k mod tau), and each takes a mean of
     two.
 
@@ -164,7 +164,6 @@ def one_peer_exponential(m: Count, *, hops: Hops = "minimal") -> Periodic:
     itself (except for m = 2), a round without communication. A single node has no in-neighbours.
 
     Args:
-        m: The number of nodes, from 1; otherwise `ValueError`.
         hops: Which period to use: ceil(log2 m), ceil(log2(m - 1)) + 1, or floor(log2(m - 1)) + 1.
     """
     offsets = exponential_offsets(m)

@@ -174,7 +174,6 @@ def pad(graph: Graph, d: int) -> Graph:
     """The same graph in a wider table; new slots hold the node itself with weight 0.
 
     Args:
-        graph: The graph.
         d: Number of slots, at least the current number; otherwise `ValueError`.
     """
     m, width = graph.senders.shape
@@ -212,7 +211,6 @@ def relabel(graph: Graph, order: Any) -> Graph:
     Mixing commutes with it: mix(relabel(graph, order), x[order]) = mix(graph, x)[order].
 
     Args:
-        graph: The graph.
         order: [m] a permutation of 0 .. m-1, otherwise `ValueError`: the new node r is the old node order[r].
     """
     checks.plain_array(order=order)
@@ -241,7 +239,6 @@ def check_graph(graph: Graph, *, columns: bool = False) -> None:
     """Check a hand-built graph; connectivity is not required (`summary` reports it).
 
     Args:
-        graph: The graph.
         columns: Require columns of W that sum to one, as push-sum needs, instead of rows.
 
     Raises:

@@ -26,6 +26,7 @@ from typing import Annotated, Literal
 
 import jax
 import numpy as np
+from typing_extensions import Doc
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
@@ -36,7 +37,14 @@ from jdfl.network.sums import bucket_widths, group
 from jdfl.network.tables import Arcs, arcs_of, called, check_connected
 
 Weights = Literal["metropolis", "uniform", "laplacian", "out-degree"]
-FormatChoice = Literal["auto", "padded", "dense", "buckets"]
+WeightRule = Annotated[
+    Weights | None,
+    Doc("Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum."),
+]
+FormatChoice = Annotated[
+    Literal["auto", "padded", "dense", "buckets"],
+    Doc("How sums over neighbours are computed; auto looks at density, degrees and backend."),
+]
 
 DENSE_FROM = {"cpu": 0.5}  # density of W above which one matrix product is faster than gathers, per backend
 DENSE_FROM_ACCELERATOR = 0.04
@@ -137,7 +145,6 @@ def laplacian(
     Args:
         base: The network that supplies the links; its own weights are not used.
         iota: Larger than d_max, the largest degree. None: d_max + 1, as `weights="laplacian"` does.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
 
     Raises:
         ValueError: For iota <= d_max, and for networks that change or are directed.

@@ -113,10 +113,8 @@ def implements(kind: type, contract: type) -> bool:
 
 @cache
 def beside(kind: Any) -> str:
-    """The lines of the fields of a class, with their comments and documentation."""
-    if not inspect.isclass(kind):
-        return ""
-    found = re.findall(r"(?m)^    (\w+): .*?#(.*)$", inspect.getsource(kind))
+    """The lines of the fields of a class, with their comments, and the documentation of these or of arguments."""
+    found = re.findall(r"(?m)^    (\w+): .*?#(.*)$", inspect.getsource(kind)) if inspect.isclass(kind) else []
     return "\n".join(f"{field} {text}" for field, text in (dict(found) | documentation(kind)).items())
 
 
