@@ -1,5 +1,6 @@
 """Laws: named properties that every member of a family has, and the error that names the one that a class breaks."""
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -16,9 +17,11 @@ class LawBrokenError(AssertionError):
     """Raised where a class breaks a law; the message names class and law, and has the numbers."""
 
 
-def named(*laws: Callable[[Case], None]) -> dict[str, Callable[[Case], None]]:
-    """Laws by their names: those of the functions, in words."""
-    return {law.__name__.replace("_", " ").strip(): law for law in laws}
+def laws_in(module: Mapping[str, Any]) -> dict[str, Callable[[Any], None]]:
+    """The laws of a module by their names in words: its functions of a `case` alone."""
+    found = {name: one for name, one in module.items() if inspect.isfunction(one)}
+    laws = {name: one for name, one in found.items() if list(inspect.signature(one).parameters) == ["case"]}
+    return {name.replace("_", " ").strip(): law for name, law in laws.items()}
 
 
 def hold(laws: Laws[Case], case: Case, subject: object, law: str | None) -> None:

@@ -2,6 +2,7 @@
 
 Axes: m nodes, n parameters.
 """
+# pyright: reportUnusedFunction=false
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,7 @@ from jdfl.engine.result import Result
 from jdfl.engine.runner import run
 from jdfl.engine.start import Options, check_run
 from jdfl.privacy import flow
-from jdfl.testing.law import close, hold, leaves_equal, named, require, same
+from jdfl.testing.law import close, hold, laws_in, leaves_equal, require, same
 
 NODES = 6  # of the problem that laws are tried on
 PARAMETERS = 20
@@ -268,18 +269,7 @@ def _claims_rest_on_noise(case: Case) -> None:
             require(paths(*given, steps=ROUNDS)["parameters"], "parameters are not exposed without noise")
 
 
-LAWS = named(
-    _chunks_change_nothing,
-    _resumed_runs_are_the_same,
-    _plans_begin_alike,
-    _runs_side_by_side_equal_single_runs,
-    _one_program_for_all_values,
-    _relabelled_nodes_do_the_same,
-    _padding_changes_nothing,
-    _runs_stay_finite,
-    _bits_are_those_of_the_messages,
-    _claims_rest_on_noise,
-)
+LAWS = laws_in(globals())
 """The laws by their names."""
 
 

@@ -2,6 +2,7 @@
 
 Axes: m senders, b messages, n entries of a vector.
 """
+# pyright: reportUnusedFunction=false
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ from jax import Array
 
 from jdfl.base import arguments
 from jdfl.codecs import Codec, Wire, round_trip
-from jdfl.testing.law import close, hold, leaves_equal, named, require, same
+from jdfl.testing.law import close, hold, laws_in, leaves_equal, require, same
 
 _SENDERS = 4
 _DRAWS = 1500  # messages per estimated mean
@@ -200,19 +201,7 @@ def _an_unbiased_codec_is_right_on_average(case: _CodecCase) -> None:
     )
 
 
-CODEC_LAWS = named(
-    _what_arrives_is_like_what_was_sent,
-    _bits_are_the_packed_length,
-    _unpacked_messages_arrive_alike,
-    _a_zero_vector_arrives_finite,
-    _bad_numbers_are_not_hidden,
-    _messages_depend_on_the_key_alone,
-    _messages_do_not_mix,
-    _compiled_messages_are_the_same,
-    _the_shortcut_arrives_alike,
-    _the_contraction_holds,
-    _an_unbiased_codec_is_right_on_average,
-)
+CODEC_LAWS = laws_in(globals())
 """The laws of codecs by their names."""
 
 

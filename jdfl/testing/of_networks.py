@@ -2,6 +2,7 @@
 
 Axes: m nodes, d slots of the table.
 """
+# pyright: reportUnusedFunction=false
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from scipy.sparse import csgraph, csr_array
 from jdfl.base import checks
 from jdfl.network import Graph, Network, check_graph, mix, to_scipy
 from jdfl.network.tables import synchronised_now
-from jdfl.testing.law import close, hold, leaves_equal, named, require, same
+from jdfl.testing.law import close, hold, laws_in, leaves_equal, require, same
 
 _ROUNDS = 5
 _MANY = 200  # rounds whose links together connect the nodes
@@ -151,16 +152,7 @@ def _nodes_are_connected(case: _NetworkCase) -> None:
     raise AssertionError(f"connected nodes: expected one component after {_MANY} rounds, got sizes {sizes}")
 
 
-NETWORK_LAWS = named(
-    _graphs_are_well_formed,
-    _rows_or_columns_sum_to_one,
-    _mixing_multiplies_by_the_matrix,
-    _out_degrees_count_the_receivers,
-    _counts_agree_with_the_table,
-    _rounds_follow_from_their_key,
-    _traced_rounds_are_the_same,
-    _nodes_are_connected,
-)
+NETWORK_LAWS = laws_in(globals())
 """The laws of networks by their names."""
 
 

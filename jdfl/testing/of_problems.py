@@ -2,6 +2,7 @@
 
 Axes: m nodes, q examples of a node, n parameters.
 """
+# pyright: reportUnusedFunction=false
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +16,7 @@ from jax import Array
 from jdfl import problems
 from jdfl.base import checks
 from jdfl.problems import Problem
-from jdfl.testing.law import close, hold, named, require, same
+from jdfl.testing.law import close, hold, laws_in, require, same
 
 _STEP = 1e-2  # of finite differences, in parameters: float32 has seven digits
 _PADDED = 3  # examples
@@ -141,18 +142,7 @@ def _relabelled_nodes_do_the_same(case: _ProblemCase) -> None:
         close(f"{name} in another order", there, here[order], rtol=1e-4, atol=1e-5)
 
 
-PROBLEM_LAWS = named(
-    _the_data_fit,
-    _the_start_fits,
-    _values_are_numbers_of_every_node,
-    _a_node_looks_at_its_own_parameters,
-    _gradients_are_those_of_the_values,
-    _gradients_are_the_slope_of_the_values,
-    _padding_changes_nothing,
-    _example_gradients_average_to_the_gradient,
-    _slopes_make_the_example_gradients,
-    _relabelled_nodes_do_the_same,
-)
+PROBLEM_LAWS = laws_in(globals())
 """The laws of problems by their names."""
 
 
