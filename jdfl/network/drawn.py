@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from jdfl.base import struct
@@ -17,7 +16,7 @@ from jdfl.base.names import NodeNames
 from jdfl.base.settings import Bound, Nodes
 from jdfl.base.streams import Stream
 from jdfl.network.families import complete
-from jdfl.network.graph import Graph, Network, Share, Shown, Static
+from jdfl.network.graph import Graph, Network, OfTables, Share, Shown, Static
 from jdfl.network.links import equal_shares, ids, link_keys, shuffled, uniform
 from jdfl.network.random_families import others
 from jdfl.network.sequences import table_of
@@ -32,7 +31,7 @@ _MATCHING = Stream("network.random matching", "network")
 
 
 @struct.dataclass
-class RandomLinks(Shown):
+class RandomLinks(OfTables):
     """A fixed network with each link up with probability p in each round; weights follow the links that are up."""
 
     graph: Graph
@@ -40,11 +39,6 @@ class RandomLinks(Shown):
     weights: Weights = struct.field(pytree_node=False)
     directed: bool = struct.field(pytree_node=False)  # whether the two directions of a link are drawn independently
     name: str = struct.field(pytree_node=False, default="network")
-
-    @property
-    def m(self) -> int:
-        """The number of nodes."""
-        return self.graph.m
 
     def at(self, k: Array, key: Array) -> Graph:
         """The links that are up in round k []; both ends draw with the same key, so agreeing costs no messages."""
@@ -66,11 +60,6 @@ class RandomLinks(Shown):
             weight = jnp.where(up, 1 / (1 + larger), 0).astype(jnp.float32)
             own = 1 - jnp.sum(weight, axis=1)
         return replace(graph, senders=senders, mask=up, weight=weight, self_weight=own, out_degree=sent)
-
-    @property
-    def largest_out_degree(self) -> int:
-        """The largest number of receivers that one node can have in a round (on the host)."""
-        return int(np.max(np.asarray(self.graph.out_degree)))
 
 
 @struct.dataclass

@@ -205,27 +205,35 @@ def _about(network: Any) -> Iterator[tuple[str, str]]:
         yield from list(_about(network.base))[1:]
 
 
+class OfTables(Shown):
+    """The base class of networks whose links are among those of a `graph`, or of `graphs` with another leading axis."""
+
+    @property
+    def _tables(self) -> Graph:
+        return next(getattr(self, one) for one in _PARTS if hasattr(self, one))
+
+    @property
+    def m(self) -> int:
+        """The number of nodes."""
+        return self._tables.senders.shape[-2]
+
+    @property
+    def largest_out_degree(self) -> int:
+        """The largest number of receivers that one node can have in a round (on the host)."""
+        return int(np.max(np.asarray(self._tables.out_degree)))
+
+
 @struct.dataclass
-class Static(Shown):
+class Static(OfTables):
     """The same graph in every round."""
 
     graph: Graph
     name: str = struct.field(pytree_node=False, default="network")
     rule: str | None = struct.field(pytree_node=False, default=None)  # name of the weights, "given", or None: unknown
 
-    @property
-    def m(self) -> int:
-        """The number of nodes."""
-        return self.graph.m
-
     def at(self, k: Array, key: Array) -> Graph:
         """The same graph for every round."""
         return self.graph
-
-    @property
-    def largest_out_degree(self) -> int:
-        """The largest number of receivers of one node in any round (on the host)."""
-        return int(np.max(np.asarray(self.graph.out_degree)))
 
 
 def round_of(network: Network, t: int) -> Graph:
@@ -290,22 +298,16 @@ def _mix(graph: Graph, x: Array, cheap: bool = False) -> Array:
         return jnp.dot(as_dense(graph).astype(x.dtype), nodes.gather(x), precision=ops.HIGHEST)
     own = graph.self_weight.astype(x.dtype)[:, None] * x
     if graph.format == "padded":
-        return own + _sum_of_neighbours(graph, x, cheap)
+        # The rows of every device lie in an array of their own. A GPU reads them there: they are not concatenated.
+        x = x if cheap or graph.halo is None else lax.optimization_barrier(x)
+        cheap = cheap or graph.halo is not None
+        return own + gather_sum(graph.senders, graph.weight, graph.gathered(x), cheap=cheap)
     if graph.buckets is None:
         raise ValueError(
             "Expected buckets in a graph with format = 'buckets', got buckets = None. Pass the graph through "
             "jdfl.network.bucketed."
         )
     return own + bucket_sum(graph.buckets, graph.senders, graph.weight, x)
-
-
-def _sum_of_neighbours(graph: Graph, x: Array, cheap: bool) -> Array:
-    """The weighted sums [m, n] over the table, of rows x [m, n] of this device and those of others."""
-    if graph.halo is None:
-        return gather_sum(graph.senders, graph.weight, graph.gathered(x), cheap=cheap)
-    # The rows of every device lie in an array of their own. A GPU reads them there: their concatenation is not formed.
-    x = x if cheap else lax.optimization_barrier(x)
-    return gather_sum(graph.senders, graph.weight, graph.gathered(x), cheap=True)
 
 
 def sample_neighbours(key: Array, graph: Graph, node: Array, count: Array, wanted: Array | None = None) -> Array:

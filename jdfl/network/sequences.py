@@ -19,7 +19,7 @@ from jdfl.base.names import NodeNames, order_of
 from jdfl.base.settings import Count, Nodes
 from jdfl.network.combining import Synchronised
 from jdfl.network.families import circulant, exponential_offsets
-from jdfl.network.graph import Graph, Network, Shown, Static, as_dense, round_of
+from jdfl.network.graph import Graph, Network, OfTables, Static, as_dense, round_of
 from jdfl.network.tables import called, graph_of, pad, refuse_synchronised, relabel, synchronised_now
 
 Hops = Literal["minimal", "paper", "code"]
@@ -27,15 +27,10 @@ Hops = Literal["minimal", "paper", "code"]
 _MOST_ENTRIES = 2**28  # of all mixing matrices of a period
 
 
-class _Choosing(Shown):
+class _Choosing(OfTables):
     """One of p graphs in each round."""
 
     graphs: Any
-
-    @property
-    def m(self) -> int:
-        """The number of nodes."""
-        return self.graphs.senders.shape[1]
 
     @property
     def size(self) -> int:
@@ -45,11 +40,6 @@ class _Choosing(Shown):
     def turn(self, place: Array | int) -> Graph:
         """The graph at index [] from 0 to p - 1."""
         return jax.tree.map(lambda leaf: leaf[place], self.graphs)
-
-    @property
-    def largest_out_degree(self) -> int:
-        """The largest number of receivers of one node in any round (on the host)."""
-        return int(np.max(np.asarray(self.graphs.out_degree)))
 
 
 @struct.dataclass
