@@ -85,19 +85,13 @@ def _few(x: Array, s: int, share: float) -> bool:
 
 
 def _on_gpu() -> bool:
-    """Whether `top_k` returns indices fastest and values slowest, as on GPUs.
-
-    Scattering 10 of 1000 values back to their positions takes twice as long as finding them; a search, which leaves
-    them in place, takes a third of both (benchmarks/results/device.json).
-    """
+    # Scattering 10 of 1000 values back to their positions takes twice as long there as finding them; a search, which
+    # leaves them in place, takes a third of both (benchmarks/results/device.json).
     return backend() == "gpu"
 
 
 def _key(x: Array) -> Array:
-    """The magnitude of every entry as an integer in the same order; unsigned if x holds integers.
-
-    The bits of non-negative floats, read as integers, are ordered like the floats. All NaN get one key.
-    """
+    """The magnitude of every entry as an integer in the same order: of floats their bits, with one key for all NaN."""
     x = lax.stop_gradient(x)
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return jnp.abs(x).astype(jnp.uint64 if x.dtype.itemsize == 8 else jnp.uint32)  # including that of -2^31
@@ -154,10 +148,7 @@ def _padded(size: Array, s: int) -> Array:
 
 
 def _largest(x: Array, s: int) -> Array:
-    """Which `s` entries of each row are the largest [..., n], by a search for the s-th largest key.
-
-    A second search, over positions, resolves ties at the end of the first; it makes no pass where nothing ties.
-    """
+    """Which `s` entries of each row are the largest [..., n]: a search for the s-th key, then for places among ties."""
     n, axis, key = x.shape[-1], x.ndim - 1, _key(x)
     limits = jnp.iinfo(key.dtype)
     ends = jnp.array(limits.max, key.dtype), jnp.array(limits.min, key.dtype)
@@ -200,11 +191,8 @@ def _cut(key: Array, wanted: Array, here: _Bracket, cuts: Sequence[Array]) -> _B
 
 
 def _counts(key: Array, cuts: Sequence[Array]) -> Sequence[Array]:
-    """How many entries of each row are at least as large as each of the cuts [..., 1].
-
-    One reduction with several results: XLA on CPU fuses the comparisons into it, but not into a plain sum.
-    """
-    axis = key.ndim - 1
+    """How many entries of each row are at least as large as each of the cuts [..., 1]."""
+    axis = key.ndim - 1  # below is one reduction: XLA on CPU fuses comparisons into it, but not into a plain sum
     reached = tuple((key >= cut).astype(jnp.int32) for cut in cuts)
     zeros = (jnp.int32(0),) * len(cuts)
     totals = lax.reduce(reached, zeros, lambda a, b: tuple(u + v for u, v in zip(a, b)), (axis,))

@@ -34,6 +34,10 @@ class Codec:
     `bits`; `pack` and `unpack` produce the bytes that tests compare with this count. Both ends have the same keys:
     common randomness from a seed costs no bits.
 
+    In all methods n is the number of entries of a vector, `sparsity` how many may be nonzero (from 1 to n), and m the
+    number of nodes. `key` [] belongs to a run and [b] to messages; both ends have it. `dtype` is the parameters' type,
+    and node [m] are the global ids of the senders.
+
     Class variables, or properties where they depend on settings:
     `pairwise`: whether the decoded vector depends on the receiver.
     `unbiased`: whether E C(x) = x for every vector x, C(x) being the decoded vector, over the keys and up to the
@@ -61,13 +65,7 @@ class Codec:
         return self
 
     def check(self, n: int, m: int, sparsity: int) -> None:
-        """Raise ValueError for settings that do not fit the vectors of a run.
-
-        Args:
-            n: Entries of a vector.
-            m: The number of nodes.
-            sparsity: How many entries of a vector may be nonzero, from 1 to n.
-        """
+        """Raise ValueError for settings that do not fit the vectors of a run."""
 
     def contraction(self, n: int, sparsity: int) -> float | None:
         """The contraction factor: the largest known delta in (0, 1] with E ||C(x) - x||^2 <= (1 - delta) ||x||^2.
@@ -75,11 +73,8 @@ class Codec:
         It holds for every x [n] whose largest magnitude is a normal number of the wire's float type; rounding in
         float32 arithmetic (about 1e-7 relative) is neglected. None where no delta is known: a message may be worse than
         no message. (Such compressors are called delta-contractive: A. Koloskova, S. U. Stich, M. Jaggi, "Decentralized
-        stochastic optimization and gossip algorithms with compressed communication", 2019.)
-
-        Args:
-            n: Entries of a vector.
-            sparsity: As for `check`; it matters where it determines the size of a message, but x may be dense.
+        stochastic optimization and gossip algorithms with compressed communication", 2019.) `sparsity` matters where it
+        determines the size of a message, but x may be dense.
         """
         return None
 
@@ -90,34 +85,18 @@ class Codec:
     def draw(self, key: Array, node: Array, n: int, dtype: Any) -> Any:
         """What both ends draw once per run: `Wire.drawn`; None where a message's key suffices.
 
-        Args:
-            key ([]): Key of the draws, common to both ends.
-            node ([m]): Global ids of the senders. Draws for each of them belong in a struct whose field says `per_node`
-            (see `jdfl.base.struct`).
-            n: Entries of a vector.
-            dtype: Type of the parameters.
+        What is drawn for each of the senders belongs in a struct whose field says `per_node` (see `jdfl.base.struct`).
         """
         return None
 
     def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "Wire":
-        """The wire of some senders, prepared once per run.
-
-        Args:
-            key ([]): Key of the draws, common to both ends.
-            node ([m]): Global ids of the senders.
-            n: Entries of a vector.
-            sparsity: How many of them may be nonzero.
-            dtype: Type of the parameters.
-        """
+        """The wire of some senders, prepared once per run."""
         return Wire(self, n, sparsity, jnp.dtype(dtype), self.draw(key, node, n, dtype))
 
     def encode(self, key: Array, x: Array, wire: "Wire") -> Any:
-        """The messages for some vectors: a tree of arrays [b, ...].
+        """The messages for some vectors x [b, n]: a tree of arrays [b, ...].
 
-        Args:
-            key ([b]): Key of every message, which receivers have too.
-            x ([b, n]): The vectors.
-            wire: The wire of their b senders, in the order of the vectors.
+        The `wire` is that of their b senders, in the order of the vectors.
         """
         raise NotImplementedError
 
@@ -138,29 +117,21 @@ class Codec:
     def layout(self, n: int, sparsity: int | None) -> Any:
         """The layout of one message, with a `jdfl.codecs.packing.Part` in place of every array of the payload.
 
-        Args:
-            n: Entries of a vector.
-            sparsity: How many of them may be nonzero; None: unknown.
+        Where `sparsity` is None, it is unknown.
         """
         raise NotImplementedError
 
     def bits(self, n: int, sparsity: int | None = None) -> int:
         """The size of one message in bits, the sum over its `layout`.
 
-        Args:
-            n: Entries of the vector.
-            sparsity: The number of its nonzeros, where the codec's own settings do not determine the size; None where
-                they do.
+        `sparsity` may be None where the codec's own settings determine the size.
         """
         return sum(part.bits for part in jax.tree.leaves(self.layout(n, sparsity)))
 
     def pack(self, payload: Any, n: int, sparsity: int | None = None) -> bytes:
         """One message as ceil(bits / 8) bytes; ValueError for anything else (on the host).
 
-        Args:
-            payload: The result of `encode` for one vector, without the axis b.
-            n: Entries of the vector.
-            sparsity: As for `bits`.
+        The `payload` is the result of `encode` for one vector, without the axis b; `sparsity` is as for `bits`.
         """
         fields: list[np.ndarray] = []
         for part, value in zip(jax.tree.leaves(self.layout(n, sparsity)), jax.tree.leaves(payload), strict=True):
@@ -169,13 +140,7 @@ class Codec:
         return packing.join(*fields)
 
     def unpack(self, data: bytes, n: int, sparsity: int | None = None) -> Any:
-        """The message that `pack` turned into bytes; ValueError where the bytes cannot be one (on the host).
-
-        Args:
-            data: The bytes.
-            n: Entries of the vector.
-            sparsity: As for `bits`, the same as for `pack`.
-        """
+        """The message that `pack` turned into the bytes `data`; ValueError where they cannot be one (on the host)."""
         parts, message = jax.tree.flatten(self.layout(n, sparsity))
         fields = packing.split(data, *(part.bits for part in parts))
         return message.unflatten(part.read(bits) for part, bits in zip(parts, fields))

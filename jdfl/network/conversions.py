@@ -60,7 +60,6 @@ def from_edges(
             `jdfl/network/weights.py`): W_ij = s_ij / (1 + max(S_i, S_j)), with s_ij = 2 / (1 + d_ij / median d) and
             S_i = sum_j s_ij, which is symmetric and doubly stochastic. Or the mixing weights [e] themselves.
         directed: Node v receives from u, and u does not receive from v.
-        name: The network's name in messages and reports.
         connected: Refuse a network in several parts.
 
     Raises:
@@ -262,7 +261,6 @@ def from_scipy(
         weights: Rule for the mixing weights; None: metropolis, or uniform if links run one way, and the matrix has to
             consist of zeros and ones. "by-distance" takes the entries as lengths, as `from_edges` does, and "given" as
             mixing weights; own ones on the diagonal may be left out.
-        name: The network's name in messages and reports.
         connected: Refuse a network in several parts.
 
     Raises:
@@ -293,7 +291,6 @@ def from_matrix(W: Any, *, format: FormatChoice = "auto", name: str = "network",
     Args:
         W: The matrix [m, m] of real numbers, SciPy sparse or dense, its diagonal included; nodes of a DataFrame have
             the names of its rows, and its columns are put in their order.
-        name: The network's name in messages and reports.
         connected: Refuse a matrix by which the nodes do not come to agreement: one with nodes that nothing arrives at,
             or with a second eigenvalue of modulus one or more. False keeps it, for one round among others.
 

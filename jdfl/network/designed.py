@@ -2,7 +2,7 @@
 
 Base graphs, hypercubes among them, and de Bruijn graphs give every node the exact mean after a period. EquiTopo
 networks are circulant with random offsets: their basis matrix A(u) has 1 / m on its diagonal and weight (m - 1) / m for
-the node u places on. All weights are doubly stochastic and nonnegative.
+the node u places on. All weights are doubly stochastic and nonnegative. Arguments out of range raise `ValueError`.
 
 Axes: m nodes, q nodes of a group, p rounds of a period, r offsets.
 """
@@ -164,9 +164,6 @@ def de_bruijn(m: Nodes, degree: Count = 2, *, format: FormatChoice = "auto") -> 
 
     Args:
         degree: Receivers of a node, itself included where it is among them, from 1 to m; from 2 if m > 1.
-
-    Raises:
-        ValueError: For arguments out of range.
     """
     checks.integer(min(2, m), m, "A node has at most m receivers, and one does not connect them.", degree=degree)
     sender = np.repeat(np.arange(m), degree)
@@ -260,9 +257,6 @@ def equi_rounds(
         offsets: How many offsets, from 1, are drawn before the run, from which rounds choose; None: all m - 1.
         directed: Receive from the node u places before, instead of exchanging in pairs.
         eta: Weight of A(u), in (0, 1]; with 1, a directed round hardly averages.
-
-    Raises:
-        ValueError: For arguments out of range.
     """
     if offsets is None:
         drawn = np.arange(1, max(2, m))

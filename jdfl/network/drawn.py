@@ -1,5 +1,7 @@
 """Networks redrawn in each round: random subsets of a base network's links, random neighbours, random pairs.
 
+Arguments out of range raise `ValueError`.
+
 Axes: m nodes, d slots of the table.
 """
 
@@ -182,9 +184,6 @@ def random_neighbours(
         degree: In-neighbours of each node, from 1 to m - 1; out-degrees vary.
         weights: uniform, 1 / (1 + degree): rows sum to one, columns only in expectation. out-degree, for push-sum: each
             node splits its row equally among itself and its receivers, so columns sum to one.
-
-    Raises:
-        ValueError: For arguments out of range.
     """
     others(m, degree=degree)
     return RandomNeighbours(m, degree, weights, f"random neighbours(m={m}, degree={degree})")
