@@ -1,269 +1,157 @@
-from . import events, models, network, observers, privacy, problems, results, robust
-from .algorithms import (
-    ADDOPT,
-    ADMM,
-    ATG,
-    BEER,
-    CEDAS,
-    CEPS,
-    CHOCO,
-    CPGT,
-    DADAM,
-    DADMM,
-    DCD,
-    DECOR,
-    DESTRESS,
-    DLM,
-    DOADP,
-    DPDDA,
-    DPDO,
-    DPPS,
-    DPSGD,
-    DSGT,
-    DSGTHB,
-    ECD,
-    EXTRA,
-    GTSAGA,
-    GTSARAH,
-    GTSVRG,
-    GUT,
-    IHT,
-    KGT,
-    L2C,
-    LEAD,
-    LED,
-    LTADMM,
-    LTADMMVR,
-    MAFALDA,
-    MATCHA,
-    NGC,
-    NIDS,
-    PEDFL,
-    PENS,
-    PORTER,
-    SGP,
-    ABm,
-    Algorithm,
-    AverageConsensus,
-    DAMSGrad,
-    DeepSqueeze,
-    DFedAvgM,
-    DFedPGP,
-    DFedSAM,
-    DIGing,
-    DiNNO,
-    DirectedCEPS,
-    DisPFL,
-    ExactDiffusion,
-    FedAvg,
-    FedFomo,
-    GossipFL,
-    Gradients,
-    LocalOnly,
-    MomentumTracking,
-    MoTEF,
-    Muffliato,
-    NetworkDANE,
-    NetworkGIANT,
-    NetworkNewton,
-    PartPSP,
-    PrivSGPVR,
-    ProxSkip,
-    PushDIGing,
-    PushPull,
-    QGAdam,
-    QGDSGDm,
-    RelaySGD,
-    RobustDSGD,
-    Round,
-    SimpleGT,
-    SoftDSGD,
-    Updates,
-    WangElia,
-    ZipDL,
-)
-from .algorithms.around import attacked, combined_by
-from .algorithms.round import StepCounts
-from .auditing import Audit, BitAudit, OneRun, audit, audit_bits, audit_one_run
-from .base.keys import key_file
-from .base.streams import Stream
-from .codecs import QSGD, Dense, LowRank, OneBit, RandomK, Sign, Sparse
-from .devices import nodes
-from .engine.accountant import account, account_plan, calibrate, paths, planned_releases, spent_together
-from .engine.batch import repeat, sweep
-from .engine.callbacks import Budget, Callback, Deadline
-from .engine.checkpoint import Checkpoint
-from .engine.data_ledger import DataLedger
-from .engine.progress import Progress
-from .engine.rates import Rate, linear_rate
-from .engine.result import Result, Snapshot, Totals
-from .engine.runner import run
-from .engine.start import Options
-from .engine.stopping import all_of, consensus_below, gradient_below, objective_below
-from .lab.comparison import Comparison, load
-from .lab.entries import Entry, Tuning
-from .lab.experiment import Experiment, compare
-from .observers import Exposure, Pairs, observe, observe_pairs
-from .privacy import ExactGaussian, Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gaussian, classical_gaussian
-from .problems import from_arrays, from_loss, from_model
-from .results.checkpoints import Checkpoints, read_checkpoint
+from . import events as events
+from . import models as models
+from . import network as network
+from . import observers as observers
+from . import privacy as privacy
+from . import problems as problems
+from . import results as results
+from . import robust as robust
+from .algorithms import ADDOPT as ADDOPT
+from .algorithms import ADMM as ADMM
+from .algorithms import ATG as ATG
+from .algorithms import BEER as BEER
+from .algorithms import CEDAS as CEDAS
+from .algorithms import CEPS as CEPS
+from .algorithms import CHOCO as CHOCO
+from .algorithms import CPGT as CPGT
+from .algorithms import DADAM as DADAM
+from .algorithms import DADMM as DADMM
+from .algorithms import DCD as DCD
+from .algorithms import DECOR as DECOR
+from .algorithms import DESTRESS as DESTRESS
+from .algorithms import DLM as DLM
+from .algorithms import DOADP as DOADP
+from .algorithms import DPDDA as DPDDA
+from .algorithms import DPDO as DPDO
+from .algorithms import DPPS as DPPS
+from .algorithms import DPSGD as DPSGD
+from .algorithms import DSGT as DSGT
+from .algorithms import DSGTHB as DSGTHB
+from .algorithms import ECD as ECD
+from .algorithms import EXTRA as EXTRA
+from .algorithms import GTSAGA as GTSAGA
+from .algorithms import GTSARAH as GTSARAH
+from .algorithms import GTSVRG as GTSVRG
+from .algorithms import GUT as GUT
+from .algorithms import IHT as IHT
+from .algorithms import KGT as KGT
+from .algorithms import L2C as L2C
+from .algorithms import LEAD as LEAD
+from .algorithms import LED as LED
+from .algorithms import LTADMM as LTADMM
+from .algorithms import LTADMMVR as LTADMMVR
+from .algorithms import MAFALDA as MAFALDA
+from .algorithms import MATCHA as MATCHA
+from .algorithms import NGC as NGC
+from .algorithms import NIDS as NIDS
+from .algorithms import PEDFL as PEDFL
+from .algorithms import PENS as PENS
+from .algorithms import PORTER as PORTER
+from .algorithms import SGP as SGP
+from .algorithms import ABm as ABm
+from .algorithms import Algorithm as Algorithm
+from .algorithms import AverageConsensus as AverageConsensus
+from .algorithms import DAMSGrad as DAMSGrad
+from .algorithms import DeepSqueeze as DeepSqueeze
+from .algorithms import DFedAvgM as DFedAvgM
+from .algorithms import DFedPGP as DFedPGP
+from .algorithms import DFedSAM as DFedSAM
+from .algorithms import DIGing as DIGing
+from .algorithms import DiNNO as DiNNO
+from .algorithms import DirectedCEPS as DirectedCEPS
+from .algorithms import DisPFL as DisPFL
+from .algorithms import ExactDiffusion as ExactDiffusion
+from .algorithms import FedAvg as FedAvg
+from .algorithms import FedFomo as FedFomo
+from .algorithms import GossipFL as GossipFL
+from .algorithms import Gradients as Gradients
+from .algorithms import LocalOnly as LocalOnly
+from .algorithms import MomentumTracking as MomentumTracking
+from .algorithms import MoTEF as MoTEF
+from .algorithms import Muffliato as Muffliato
+from .algorithms import NetworkDANE as NetworkDANE
+from .algorithms import NetworkGIANT as NetworkGIANT
+from .algorithms import NetworkNewton as NetworkNewton
+from .algorithms import PartPSP as PartPSP
+from .algorithms import PrivSGPVR as PrivSGPVR
+from .algorithms import ProxSkip as ProxSkip
+from .algorithms import PushDIGing as PushDIGing
+from .algorithms import PushPull as PushPull
+from .algorithms import QGAdam as QGAdam
+from .algorithms import QGDSGDm as QGDSGDm
+from .algorithms import RelaySGD as RelaySGD
+from .algorithms import RobustDSGD as RobustDSGD
+from .algorithms import Round as Round
+from .algorithms import SimpleGT as SimpleGT
+from .algorithms import SoftDSGD as SoftDSGD
+from .algorithms import Updates as Updates
+from .algorithms import WangElia as WangElia
+from .algorithms import ZipDL as ZipDL
+from .algorithms.around import attacked as attacked
+from .algorithms.around import combined_by as combined_by
+from .algorithms.round import StepCounts as StepCounts
+from .auditing import Audit as Audit
+from .auditing import BitAudit as BitAudit
+from .auditing import OneRun as OneRun
+from .auditing import audit as audit
+from .auditing import audit_bits as audit_bits
+from .auditing import audit_one_run as audit_one_run
+from .base.keys import key_file as key_file
+from .base.streams import Stream as Stream
+from .codecs import QSGD as QSGD
+from .codecs import Dense as Dense
+from .codecs import LowRank as LowRank
+from .codecs import OneBit as OneBit
+from .codecs import RandomK as RandomK
+from .codecs import Sign as Sign
+from .codecs import Sparse as Sparse
+from .devices import nodes as nodes
+from .engine.accountant import account as account
+from .engine.accountant import account_plan as account_plan
+from .engine.accountant import calibrate as calibrate
+from .engine.accountant import paths as paths
+from .engine.accountant import planned_releases as planned_releases
+from .engine.accountant import spent_together as spent_together
+from .engine.batch import repeat as repeat
+from .engine.batch import sweep as sweep
+from .engine.callbacks import Budget as Budget
+from .engine.callbacks import Callback as Callback
+from .engine.callbacks import Deadline as Deadline
+from .engine.checkpoint import Checkpoint as Checkpoint
+from .engine.data_ledger import DataLedger as DataLedger
+from .engine.progress import Progress as Progress
+from .engine.rates import Rate as Rate
+from .engine.rates import linear_rate as linear_rate
+from .engine.result import Result as Result
+from .engine.result import Snapshot as Snapshot
+from .engine.result import Totals as Totals
+from .engine.runner import run as run
+from .engine.start import Options as Options
+from .engine.stopping import all_of as all_of
+from .engine.stopping import consensus_below as consensus_below
+from .engine.stopping import gradient_below as gradient_below
+from .engine.stopping import objective_below as objective_below
+from .lab.comparison import Comparison as Comparison
+from .lab.comparison import load as load
+from .lab.entries import Entry as Entry
+from .lab.entries import Tuning as Tuning
+from .lab.experiment import Experiment as Experiment
+from .lab.experiment import compare as compare
+from .observers import Exposure as Exposure
+from .observers import Pairs as Pairs
+from .observers import observe as observe
+from .observers import observe_pairs as observe_pairs
+from .privacy import ExactGaussian as ExactGaussian
+from .privacy import Gaussian as Gaussian
+from .privacy import Guarantee as Guarantee
+from .privacy import Laplace as Laplace
+from .privacy import PrivacyReport as PrivacyReport
+from .privacy import analytic_gaussian as analytic_gaussian
+from .privacy import classical_gaussian as classical_gaussian
+from .problems import from_arrays as from_arrays
+from .problems import from_loss as from_loss
+from .problems import from_model as from_model
+from .results.checkpoints import Checkpoints as Checkpoints
+from .results.checkpoints import read_checkpoint as read_checkpoint
 
 __version__: str
-
-__all__ = [
-    "ADDOPT",
-    "ADMM",
-    "ATG",
-    "BEER",
-    "CEDAS",
-    "CEPS",
-    "CHOCO",
-    "CPGT",
-    "DADAM",
-    "DADMM",
-    "DCD",
-    "DECOR",
-    "DESTRESS",
-    "DLM",
-    "DOADP",
-    "DPDDA",
-    "DPDO",
-    "DPPS",
-    "DPSGD",
-    "DSGT",
-    "DSGTHB",
-    "ECD",
-    "EXTRA",
-    "GTSAGA",
-    "GTSARAH",
-    "GTSVRG",
-    "GUT",
-    "IHT",
-    "KGT",
-    "L2C",
-    "LEAD",
-    "LED",
-    "LTADMM",
-    "LTADMMVR",
-    "MAFALDA",
-    "MATCHA",
-    "NGC",
-    "NIDS",
-    "PEDFL",
-    "PENS",
-    "PORTER",
-    "QSGD",
-    "SGP",
-    "ABm",
-    "Algorithm",
-    "Audit",
-    "AverageConsensus",
-    "BitAudit",
-    "Budget",
-    "Callback",
-    "Checkpoint",
-    "Checkpoints",
-    "Comparison",
-    "DAMSGrad",
-    "DFedAvgM",
-    "DFedPGP",
-    "DFedSAM",
-    "DIGing",
-    "DataLedger",
-    "Deadline",
-    "DeepSqueeze",
-    "Dense",
-    "DiNNO",
-    "DirectedCEPS",
-    "DisPFL",
-    "Entry",
-    "ExactDiffusion",
-    "ExactGaussian",
-    "Experiment",
-    "Exposure",
-    "FedAvg",
-    "FedFomo",
-    "Gaussian",
-    "GossipFL",
-    "Gradients",
-    "Guarantee",
-    "Laplace",
-    "LocalOnly",
-    "LowRank",
-    "MoTEF",
-    "MomentumTracking",
-    "Muffliato",
-    "NetworkDANE",
-    "NetworkGIANT",
-    "NetworkNewton",
-    "OneBit",
-    "OneRun",
-    "Options",
-    "Pairs",
-    "PartPSP",
-    "PrivSGPVR",
-    "PrivacyReport",
-    "Progress",
-    "ProxSkip",
-    "PushDIGing",
-    "PushPull",
-    "QGAdam",
-    "QGDSGDm",
-    "RandomK",
-    "Rate",
-    "RelaySGD",
-    "Result",
-    "RobustDSGD",
-    "Round",
-    "Sign",
-    "SimpleGT",
-    "Snapshot",
-    "SoftDSGD",
-    "Sparse",
-    "StepCounts",
-    "Stream",
-    "Totals",
-    "Tuning",
-    "Updates",
-    "WangElia",
-    "ZipDL",
-    "account",
-    "account_plan",
-    "all_of",
-    "analytic_gaussian",
-    "attacked",
-    "audit",
-    "audit_bits",
-    "audit_one_run",
-    "calibrate",
-    "classical_gaussian",
-    "combined_by",
-    "compare",
-    "consensus_below",
-    "events",
-    "from_arrays",
-    "from_loss",
-    "from_model",
-    "gradient_below",
-    "key_file",
-    "linear_rate",
-    "load",
-    "models",
-    "network",
-    "nodes",
-    "objective_below",
-    "observe",
-    "observe_pairs",
-    "observers",
-    "paths",
-    "planned_releases",
-    "privacy",
-    "problems",
-    "read_checkpoint",
-    "repeat",
-    "results",
-    "robust",
-    "run",
-    "spent_together",
-    "sweep",
-]

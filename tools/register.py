@@ -1,10 +1,9 @@
 """The lists that follow from the files of `jdfl/algorithms`: `python -m tools.register` writes them.
 
-These are the imports and `__all__` of `jdfl/algorithms/__init__.py`, the same names in `jdfl/__init__.pyi`, the
-spellings in `docs/glossary.md`, and the numbers of methods and networks on the front pages. Then it measures the
-examples of new methods for their pages (`docs/_site/costs.py`), and writes the data of the command line
-(`jdfl/cli/schema.json`), for which a changed flag or help text needs it too, and the list of public names
-(`tests/public_names.txt`).
+These are the imports of `jdfl/algorithms/__init__.py`, the same names in `jdfl/__init__.pyi`, the spellings in
+`docs/glossary.md`, and the numbers of methods and networks on the front pages. Then it measures the examples of new
+methods for their pages (`docs/_site/costs.py`), and writes the data of the command line (`jdfl/cli/schema.json`), for
+which a changed flag or help text needs it too, and the list of public names (`tests/public_names.txt`).
 """
 
 import json
@@ -26,18 +25,12 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 PACKAGE, STUB = ROOT / "jdfl" / "algorithms" / "__init__.py", ROOT / "jdfl" / "__init__.pyi"
 
 
-def in_order(names: set[str]) -> list[str]:
-    """As ruff sorts members: constants, classes, then the others."""
-    return sorted(names, key=lambda name: (0 if name.isupper() else 1 if name[0].isupper() else 2, name))
-
-
-def listed(text: str, start: str, end: str, names: set[str], quote: str = "") -> str:
-    """The text with these names added to the list between `start` and `end`, one to a line."""
-    head, _, rest = text.partition(start)
-    body, _, tail = rest.partition(end)
-    found = {name.strip().strip('"') for name in body.split(",") if name.strip()}
-    lines = "".join(f"    {quote}{name}{quote},\n" for name in in_order(found | names))
-    return f"{head}{start}\n{lines}{end}{tail}"
+def imported(file: Path, lines: dict[str, str]) -> None:
+    """Add the lines that import these names to a file, where they are missing; ruff sorts them."""
+    text = file.read_text(encoding="utf-8")
+    known = re.findall(r"^from \S+ import (\w+) as", text, re.MULTILINE)
+    new = "".join(f"{line}\n" for name, line in lines.items() if name not in known)
+    file.write_text(re.sub(r"^(?=from \S+ import \w+ as)", new, text, count=1, flags=re.MULTILINE), encoding="utf-8")
 
 
 def spell() -> None:
@@ -65,33 +58,19 @@ def counted(text: str) -> str:
 
 def main() -> None:
     """Write all of them; what follows from the lists is written by programs that read them again."""
-    text = PACKAGE.read_text(encoding="utf-8")
-    imports = {line for line in text.splitlines() if line.startswith("from jdfl.")}
-    known = {name for line in imports for name in line.partition(" import ")[2].split(", ")}
-    new = {kind.__name__: kind.__module__ for kind in REGISTRY.values() if kind.__name__ not in known}
-    modules: dict[str, set[str]] = {}
-    for line in imports:
-        module, _, names = line.removeprefix("from ").partition(" import ")
-        modules.setdefault(module, set()).update(names.split(", "))
-    for name, module in new.items():
-        modules.setdefault(module, set()).add(name)
-    made = "\n".join(f"from {module} import {', '.join(in_order(names))}" for module, names in sorted(modules.items()))
-    text = re.sub(r"(?:from jdfl\.\S+ import .*\n)+", made + "\n", text, count=1)
-    PACKAGE.write_text(listed(text, "__all__ = [", "]", set(new), '"'), encoding="utf-8")
+    names = {kind.__name__: kind.__module__ for kind in REGISTRY.values()}
+    imported(PACKAGE, {name: f"from {module} import {name} as {name}" for name, module in names.items()})
+    imported(STUB, {name: f"from .algorithms import {name} as {name}" for name in names})
     spell()
     for page in FRONT:
         page.write_text(counted(page.read_text(encoding="utf-8")), encoding="utf-8")
-    stub = STUB.read_text(encoding="utf-8")
-    public = {kind.__name__ for kind in REGISTRY.values()} - {"CEPSPaper"}
-    stub = listed(stub, "from .algorithms import (", ")", public)
-    STUB.write_text(listed(stub, "__all__ = [", "]", public, '"'), encoding="utf-8")
     text = json.dumps(describing.schema(), indent=1, ensure_ascii=False)
     schema.FILE.write_text(f"{text}\n", encoding="utf-8")
     costs = ROOT / "docs" / "_site" / "costs.py"
     unmeasured = set(REGISTRY) - set(json.loads(costs.with_suffix(".json").read_text(encoding="utf-8")))
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     commands = [
-        ["-m", "ruff", "check", "--quiet", "--fix", "--select=I,RUF022", str(PACKAGE), str(STUB)],
+        ["-m", "ruff", "check", "--quiet", "--fix", "--select=I", str(PACKAGE), str(STUB)],
         ["-m", "ruff", "format", "--quiet", str(PACKAGE), str(STUB)],
         *([str(costs), *sorted(unmeasured)] for _ in range(bool(unmeasured))),
         ["-m", "tests.docs.test_public_names"],

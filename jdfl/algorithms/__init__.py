@@ -3,64 +3,91 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-from jdfl.algorithms.admm import ADMM, LTADMM, LTADMMVR
-from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.atg import ATG
-from jdfl.algorithms.beer import BEER, PORTER, MoTEF
-from jdfl.algorithms.ceps import CEPS
-from jdfl.algorithms.choco import CHOCO
-from jdfl.algorithms.consensus import AverageConsensus
-from jdfl.algorithms.cpgt import CPGT
-from jdfl.algorithms.dadam import DADAM, DAMSGrad
-from jdfl.algorithms.dadmm import DADMM, DLM, DiNNO
-from jdfl.algorithms.dcd import DCD, ECD
-from jdfl.algorithms.decor import DECOR
-from jdfl.algorithms.deepsqueeze import DeepSqueeze
-from jdfl.algorithms.destress import DESTRESS
-from jdfl.algorithms.dfedavgm import DFedAvgM
-from jdfl.algorithms.dfedpgp import DFedPGP
-from jdfl.algorithms.dfedsam import DFedSAM
-from jdfl.algorithms.diging import DIGing
-from jdfl.algorithms.directed_ceps import DirectedCEPS
-from jdfl.algorithms.dispfl import DisPFL
-from jdfl.algorithms.doadp import DOADP, Theorem1
-from jdfl.algorithms.dp_dda import DPDDA
-from jdfl.algorithms.dpdo import DPDO
-from jdfl.algorithms.dpps import DPPS
-from jdfl.algorithms.dpsgd import DPSGD
-from jdfl.algorithms.dsgt import DSGT
-from jdfl.algorithms.exact_diffusion import LED, ExactDiffusion, ProxSkip
-from jdfl.algorithms.extra import EXTRA, SimpleGT
-from jdfl.algorithms.fedavg import FedAvg
-from jdfl.algorithms.fedfomo import FedFomo
-from jdfl.algorithms.gossipfl import GossipFL
-from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.gut import GUT
-from jdfl.algorithms.iht import IHT
-from jdfl.algorithms.kgt import KGT
-from jdfl.algorithms.lead import CEDAS, LEAD
-from jdfl.algorithms.local_only import LocalOnly
-from jdfl.algorithms.mafalda import MAFALDA
-from jdfl.algorithms.matcha import MATCHA
-from jdfl.algorithms.momentum_tracking import DSGTHB, MomentumTracking
-from jdfl.algorithms.muffliato import Muffliato
-from jdfl.algorithms.newton import NetworkDANE, NetworkGIANT, NetworkNewton
-from jdfl.algorithms.ngc import NGC
-from jdfl.algorithms.nids import NIDS
-from jdfl.algorithms.partpsp import PartPSP
-from jdfl.algorithms.personal import L2C, PENS
-from jdfl.algorithms.privsgp_vr import PrivSGPVR
-from jdfl.algorithms.push_pull import ADDOPT, ABm, PushDIGing, PushPull
-from jdfl.algorithms.quasi_global import QGAdam, QGDSGDm
-from jdfl.algorithms.relaysgd import RelaySGD
-from jdfl.algorithms.robust import RobustDSGD
-from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round
-from jdfl.algorithms.sgp import PEDFL, SGP
-from jdfl.algorithms.soft_dsgd import SoftDSGD
-from jdfl.algorithms.updates import Updates
-from jdfl.algorithms.variance_reduced import GTSAGA, GTSARAH, GTSVRG
-from jdfl.algorithms.wang_elia import WangElia
-from jdfl.algorithms.zip_dl import ZipDL
+from jdfl.algorithms.admm import ADMM as ADMM
+from jdfl.algorithms.admm import LTADMM as LTADMM
+from jdfl.algorithms.admm import LTADMMVR as LTADMMVR
+from jdfl.algorithms.algorithm import Algorithm as Algorithm
+from jdfl.algorithms.atg import ATG as ATG
+from jdfl.algorithms.beer import BEER as BEER
+from jdfl.algorithms.beer import PORTER as PORTER
+from jdfl.algorithms.beer import MoTEF as MoTEF
+from jdfl.algorithms.ceps import CEPS as CEPS
+from jdfl.algorithms.choco import CHOCO as CHOCO
+from jdfl.algorithms.consensus import AverageConsensus as AverageConsensus
+from jdfl.algorithms.cpgt import CPGT as CPGT
+from jdfl.algorithms.dadam import DADAM as DADAM
+from jdfl.algorithms.dadam import DAMSGrad as DAMSGrad
+from jdfl.algorithms.dadmm import DADMM as DADMM
+from jdfl.algorithms.dadmm import DLM as DLM
+from jdfl.algorithms.dadmm import DiNNO as DiNNO
+from jdfl.algorithms.dcd import DCD as DCD
+from jdfl.algorithms.dcd import ECD as ECD
+from jdfl.algorithms.decor import DECOR as DECOR
+from jdfl.algorithms.deepsqueeze import DeepSqueeze as DeepSqueeze
+from jdfl.algorithms.destress import DESTRESS as DESTRESS
+from jdfl.algorithms.dfedavgm import DFedAvgM as DFedAvgM
+from jdfl.algorithms.dfedpgp import DFedPGP as DFedPGP
+from jdfl.algorithms.dfedsam import DFedSAM as DFedSAM
+from jdfl.algorithms.diging import DIGing as DIGing
+from jdfl.algorithms.directed_ceps import DirectedCEPS as DirectedCEPS
+from jdfl.algorithms.dispfl import DisPFL as DisPFL
+from jdfl.algorithms.doadp import DOADP as DOADP
+from jdfl.algorithms.doadp import Theorem1 as Theorem1
+from jdfl.algorithms.dp_dda import DPDDA as DPDDA
+from jdfl.algorithms.dpdo import DPDO as DPDO
+from jdfl.algorithms.dpps import DPPS as DPPS
+from jdfl.algorithms.dpsgd import DPSGD as DPSGD
+from jdfl.algorithms.dsgt import DSGT as DSGT
+from jdfl.algorithms.exact_diffusion import LED as LED
+from jdfl.algorithms.exact_diffusion import ExactDiffusion as ExactDiffusion
+from jdfl.algorithms.exact_diffusion import ProxSkip as ProxSkip
+from jdfl.algorithms.extra import EXTRA as EXTRA
+from jdfl.algorithms.extra import SimpleGT as SimpleGT
+from jdfl.algorithms.fedavg import FedAvg as FedAvg
+from jdfl.algorithms.fedfomo import FedFomo as FedFomo
+from jdfl.algorithms.gossipfl import GossipFL as GossipFL
+from jdfl.algorithms.gradients import Gradients as Gradients
+from jdfl.algorithms.gut import GUT as GUT
+from jdfl.algorithms.iht import IHT as IHT
+from jdfl.algorithms.kgt import KGT as KGT
+from jdfl.algorithms.lead import CEDAS as CEDAS
+from jdfl.algorithms.lead import LEAD as LEAD
+from jdfl.algorithms.local_only import LocalOnly as LocalOnly
+from jdfl.algorithms.mafalda import MAFALDA as MAFALDA
+from jdfl.algorithms.matcha import MATCHA as MATCHA
+from jdfl.algorithms.momentum_tracking import DSGTHB as DSGTHB
+from jdfl.algorithms.momentum_tracking import MomentumTracking as MomentumTracking
+from jdfl.algorithms.muffliato import Muffliato as Muffliato
+from jdfl.algorithms.newton import NetworkDANE as NetworkDANE
+from jdfl.algorithms.newton import NetworkGIANT as NetworkGIANT
+from jdfl.algorithms.newton import NetworkNewton as NetworkNewton
+from jdfl.algorithms.ngc import NGC as NGC
+from jdfl.algorithms.nids import NIDS as NIDS
+from jdfl.algorithms.partpsp import PartPSP as PartPSP
+from jdfl.algorithms.personal import L2C as L2C
+from jdfl.algorithms.personal import PENS as PENS
+from jdfl.algorithms.privsgp_vr import PrivSGPVR as PrivSGPVR
+from jdfl.algorithms.push_pull import ADDOPT as ADDOPT
+from jdfl.algorithms.push_pull import ABm as ABm
+from jdfl.algorithms.push_pull import PushDIGing as PushDIGing
+from jdfl.algorithms.push_pull import PushPull as PushPull
+from jdfl.algorithms.quasi_global import QGAdam as QGAdam
+from jdfl.algorithms.quasi_global import QGDSGDm as QGDSGDm
+from jdfl.algorithms.relaysgd import RelaySGD as RelaySGD
+from jdfl.algorithms.robust import RobustDSGD as RobustDSGD
+from jdfl.algorithms.round import MODEL as MODEL
+from jdfl.algorithms.round import TRACKER as TRACKER
+from jdfl.algorithms.round import Channel as Channel
+from jdfl.algorithms.round import Round as Round
+from jdfl.algorithms.sgp import PEDFL as PEDFL
+from jdfl.algorithms.sgp import SGP as SGP
+from jdfl.algorithms.soft_dsgd import SoftDSGD as SoftDSGD
+from jdfl.algorithms.updates import Updates as Updates
+from jdfl.algorithms.variance_reduced import GTSAGA as GTSAGA
+from jdfl.algorithms.variance_reduced import GTSARAH as GTSARAH
+from jdfl.algorithms.variance_reduced import GTSVRG as GTSVRG
+from jdfl.algorithms.wang_elia import WangElia as WangElia
+from jdfl.algorithms.zip_dl import ZipDL as ZipDL
 
 
 def _registry() -> dict[str, type]:
@@ -93,92 +120,3 @@ GROUPS: dict[str, str] = {
     "robust to nodes that lie": "robust-d-psgd",
 }
 """The methods by what they are made for: groups, and the kinds of each. Others stand by themselves."""
-
-__all__ = [
-    "ADDOPT",
-    "ADMM",
-    "ATG",
-    "BEER",
-    "CEDAS",
-    "CEPS",
-    "CHOCO",
-    "CPGT",
-    "DADAM",
-    "DADMM",
-    "DCD",
-    "DECOR",
-    "DESTRESS",
-    "DLM",
-    "DOADP",
-    "DPDDA",
-    "DPDO",
-    "DPPS",
-    "DPSGD",
-    "DSGT",
-    "DSGTHB",
-    "ECD",
-    "EXTRA",
-    "GTSAGA",
-    "GTSARAH",
-    "GTSVRG",
-    "GUT",
-    "IHT",
-    "KGT",
-    "L2C",
-    "LEAD",
-    "LED",
-    "LTADMM",
-    "LTADMMVR",
-    "MAFALDA",
-    "MATCHA",
-    "MODEL",
-    "NGC",
-    "NIDS",
-    "PEDFL",
-    "PENS",
-    "PORTER",
-    "REGISTRY",
-    "SGP",
-    "TRACKER",
-    "ABm",
-    "Algorithm",
-    "AverageConsensus",
-    "Channel",
-    "DAMSGrad",
-    "DFedAvgM",
-    "DFedPGP",
-    "DFedSAM",
-    "DIGing",
-    "DeepSqueeze",
-    "DiNNO",
-    "DirectedCEPS",
-    "DisPFL",
-    "ExactDiffusion",
-    "FedAvg",
-    "FedFomo",
-    "GossipFL",
-    "Gradients",
-    "LocalOnly",
-    "MoTEF",
-    "MomentumTracking",
-    "Muffliato",
-    "NetworkDANE",
-    "NetworkGIANT",
-    "NetworkNewton",
-    "PartPSP",
-    "PrivSGPVR",
-    "ProxSkip",
-    "PushDIGing",
-    "PushPull",
-    "QGAdam",
-    "QGDSGDm",
-    "RelaySGD",
-    "RobustDSGD",
-    "Round",
-    "SimpleGT",
-    "SoftDSGD",
-    "Theorem1",
-    "Updates",
-    "WangElia",
-    "ZipDL",
-]
