@@ -96,20 +96,7 @@ def load_schema() -> Node:
 
 
 def _arguments(command: Node, families: Node, find: Callable[[], Callable[..., int]], args: Sequence[str]) -> Node:
-    """The arguments of a command's function, by name, as the words set them.
-
-    Settings start from the file at --config, or from config.yaml in the folder that is the first word, or in that at
-    --run. Where help is asked for, it is printed, and SystemExit is raised.
-
-    Args:
-        command: The command.
-        families: All kinds, by their families.
-        find: Imports the command's function. It is not called for help, and for mistyped words only where a file is
-            named to start from.
-        args: What was typed after the command.
-
-    Raises ValueError and FileNotFoundError for mistakes in the words, and for a bad or missing file or folder.
-    """
+    """The arguments of a command's function, which `find` imports where no help is asked for, as the words set them."""
     words = [_with_dashes(word) for word in args if word not in _HELP_FLAGS]
     asked, folder = len(words) < len(args), None
     if "folder" in command:

@@ -100,11 +100,7 @@ def _kinds_of(node: Node, families: Node) -> dict[str, Node]:
 def flags_of(command: Node, families: Node, words: Sequence[str] = (), start: Node | None = None) -> list[Flag]:
     """The flags of a command and of the kinds that the words choose, those of kinds and parts after the others.
 
-    Args:
-        command: The command.
-        families: All kinds, by their families.
-        words: What was typed after the command.
-        start: Values in place of defaults, by the arguments of the command's function.
+    `start` has values in place of defaults, by the arguments of the command's function.
     """
     return list(_flags(command["nodes"], families, words, start or {}, "", ""))
 
@@ -241,11 +237,7 @@ def _unknown(name: str, listed: Sequence[Flag], prog: str) -> str:
 
 
 def _closest_flag(name: str, known: Sequence[str]) -> str | None:
-    """The flag that was probably meant, without its dashes; None where no flag is close.
-
-    First one that ends alike, or in another library's word for it: next to the mistyped one, or else the outermost.
-    Then one of a similar spelling.
-    """
+    """The flag that was probably meant, by its end, next to the mistyped one first, or by its spelling; or None."""
     above, _, last = name.rpartition(".")
     beside = [flag for flag in known if flag.rpartition(".")[0] == above]
     for flags in (beside, sorted(known, key=lambda flag: flag.count("."))):

@@ -19,7 +19,7 @@ from jdfl.engine.metrics import REGISTRY
 from jdfl.engine.provenance import versions
 from jdfl.engine.result import BAD
 from jdfl.lab.points import REFUSED, field_of
-from jdfl.lab.study import Study, best_first, one_after_another, submitted, together, write_page
+from jdfl.lab.study import Study, best_first, one_after_another, submitit, submitted, together, write_page
 from jdfl.lab.table import PM, Cell, Grid, markdown, rounded
 from jdfl.lab.table import write as write_text
 from jdfl.results.summary import finite
@@ -112,7 +112,9 @@ def sweep(config: StudyConfig, options: Options) -> int:
 def _work(study: Study, options: Engines) -> int:
     """Run the remaining groups of a study, write and show it; returns the exit status."""
     _check(study.config, options)
-    folder, ledger, engine = study.folder, ledger_of(study.config.base), _engine(options)
+    folder, ledger = study.folder, ledger_of(study.config.base)
+    chosen = dict(map(_option, options.engine_options))
+    package = None if options.engine == "here" else submitit()
     origin = {"work": "study", "settings": jobs.name_of(to_yaml(study.config)), "versions": versions()}
     with jobs.opened(folder, origin, any_version=options.any_version, retry=options.retry) as kept:
         try:
@@ -124,7 +126,10 @@ def _work(study: Study, options: Engines) -> int:
                         shutil.rmtree(folder, ignore_errors=True)
                     raise
                 study.begin()
-                engine(kept, study.left)
+                if options.engine == "here":
+                    one_after_another(kept, study.left, options.max_seconds)
+                else:
+                    submitted(kept, study.left, package, options.engine, chosen)
                 say("writing the table and the page")
         except (KeyboardInterrupt, jobs.FailedJobsError) as error:
             study.end()
@@ -155,18 +160,6 @@ def _check(config: StudyConfig, options: Engines) -> None:
             f"{options.engine}. Limit its jobs instead: --engine-options timeout_min=60."
         )
     checks.one_of(config.base.metrics or tuple(REGISTRY), by=options.by)
-
-
-def _engine(options: Engines) -> Any:
-    """The engine of the options, which says what group is under way."""
-    if options.engine != "here":
-        return submitted(options.engine, dict(_option(line) for line in options.engine_options))
-    return one_after_another(
-        options.max_seconds,
-        lambda group, i, count: say(
-            f"group {i + 1} of {count}: {len(group.points)} points, {len(group.seeds)} seeds each"
-        ),
-    )
 
 
 def _option(line: str) -> tuple[str, Any]:
@@ -210,7 +203,10 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
     write_page(study.folder / "report.html", study.config, table, measured, heads, rows, spent, left)
     if options.json:
         content: dict[str, Any] = {"folder": str(study.folder), "by": by}
-        content["points"] = [{str(name): _plain(one) for name, one in row.items()} for row in ranked.to_dict("records")]
+        content["points"] = [
+            {str(name): finite(one) if isinstance(one, float) else one for name, one in row.items()}
+            for row in ranked.to_dict("records")
+        ]
         content["together"] = None if sum_of_all is None else sum_of_all.as_dict()
         content["ledger"] = None if standing is None else standing.as_dict()
         print(json.dumps(content, indent=2, allow_nan=False))
@@ -241,10 +237,3 @@ def _number(value: Any) -> str:
     if value is None or value != value:
         return "none"
     return f"{value:.5g}" if isinstance(value, float) else str(value)
-
-
-def _plain(value: Any) -> Any:
-    """For JSON: numbers that are not finite become None."""
-    if isinstance(value, float):
-        return finite(value)
-    return value.item() if hasattr(value, "item") else value

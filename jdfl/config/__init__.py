@@ -205,12 +205,7 @@ def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | No
 
 
 def settled(config: RunConfig, algorithm: Algorithm) -> RunConfig:
-    """The configuration with the noise multiplier that `build` found, if it has none.
-
-    Args:
-        config: The configuration. One with a multiplier or without noise is returned unchanged.
-        algorithm: The algorithm that `build` made from it.
-    """
+    """The configuration with the noise multiplier of the algorithm that `build` made from it, if it has none."""
     unknown = _unknown_noise(config.algorithm)
     if not unknown:
         return config
@@ -232,14 +227,9 @@ def ledger_of(config: RunConfig) -> DataLedger | None:
 def intended(
     config: RunConfig, built: tuple[Algorithm, Problem, Network, StopRule | None], keys: Sequence[RunKey], *others: Any
 ) -> list[Intent]:
-    """The runs of a configuration before they begin, for a ledger.
+    """The runs of a configuration before they begin, for a ledger, of the objects that `build` made.
 
-    Args:
-        config: The configuration.
-        built: The objects that `build` made from it.
-        keys: The keys of the runs.
-        *others: Further settings that may end them or change their floats, as `execution` of
-            `jdfl.engine.booking.intents`.
+    `others` are further settings that may end them or change their floats, as `execution` of `engine.booking.intents`.
     """
     algorithm, problem, network, stop = built
     program = planned(algorithm, problem, network, config.steps)

@@ -51,11 +51,7 @@ class Kind:
 
 
 class Kinds(Mapping[str, type]):
-    """Kinds by their names; each is derived when it is asked for, since their documentation takes long to read.
-
-    Args:
-        makers: Gives the kind of a name.
-    """
+    """Kinds by their names; each is derived when it is asked for, since their documentation takes long to read."""
 
     def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
         self.makers = dict(makers)

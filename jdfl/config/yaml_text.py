@@ -90,10 +90,7 @@ _OCTAL = re.compile("[-+]?0[0-7]+$")  # of YAML 1.1
 
 
 def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
-    """A whole number of the core schema: 0o100 and 0x40 are sixty-four.
-
-    0100 is a hundred there, and sixty-four in YAML 1.1: it is refused, since nobody knows which one was meant.
-    """
+    """A whole number of the core schema; 0100, a hundred there and sixty-four in YAML 1.1, is refused."""
     text = str(loader.construct_scalar(node))
     found = int(text, 0 if text[:2] in ("0o", "0x") else 10)
     if _OCTAL.match(text) and (other := int(text, 8)) != found:

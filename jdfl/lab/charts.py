@@ -1,4 +1,4 @@
-"""Charts of a page, drawn by Matplotlib as SVG."""
+"""Charts of a page, drawn by Matplotlib as SVG. Every one has an `alt`: it in words, for readers who cannot see it."""
 
 import hashlib
 import io
@@ -27,12 +27,7 @@ _HATCHES = ("", "///", "...", "xxx")  # of bars, where there are more of them th
 
 
 def chosen(metrics: Sequence[str], first: Sequence[str] = ()) -> list[str]:
-    """The few metrics that a page draws: `first`, then a distance to the optimum, own metrics, accuracy and agreement.
-
-    Args:
-        metrics: All that were recorded.
-        first: Those that were asked for.
-    """
+    """The few of all `metrics` that a page draws: `first`, then a distance to the optimum, own ones, accuracy."""
     own = [name for name in metrics if name not in REGISTRY]
     least = next((name for name in ("suboptimality", "objective") if name in metrics), "")
     order = dict.fromkeys((*first, least, *own, "accuracy", "consensus_error", *metrics))
@@ -40,13 +35,8 @@ def chosen(metrics: Sequence[str], first: Sequence[str] = ()) -> list[str]:
 
 
 def drawn(figures: Mapping[tuple[str, str], Figure], alt: str) -> Chart:
-    """Figures of metrics against amounts, in their order.
-
-    Args:
-        figures: By what is on the horizontal axis, and what is shown against it.
-        alt: The chart in words, for readers who cannot see it.
-    """
-    return Chart({(x, _words(y)): _svg(figure) for (x, y), figure in figures.items()}, alt)
+    """A chart of `figures`, by what is on the horizontal axis and what is shown against it."""
+    return Chart({(x, y.replace("_", " ")): _svg(figure) for (x, y), figure in figures.items()}, alt)
 
 
 def curves(
@@ -56,20 +46,15 @@ def curves(
     labels: Sequence[str],
     band: str = "",
 ) -> Chart:
-    """Lines with bands, of metrics y against amounts x, a picture each.
+    """Lines with a `band`, of metrics y against amounts x, a picture each; `axes` has the title of every x.
 
-    Args:
-        views: Pairs of (x, y) and a frame with columns label, x, mean, low and high, a row per record; values that are
-            not finite are left out.
-        axes: The title of every x of `views`.
-        alt: The chart in words, for readers who cannot see it.
-        labels: Those of all lines that the page has, which decide how they look.
-        band: What the bands are.
+    `views` are pairs of (x, y) and a frame with columns label, x, mean, low and high. The `labels` of all lines of the
+    page decide how they look.
     """
     names = {label: _plain(label) if len(labels) > 1 else "" for label in labels}
     return drawn(
         {
-            (axes[x], y): lines({_plain(axes[x]): frame}, names, _plain(_words(y)), band=_plain(band)).fig
+            (axes[x], y): lines({_plain(axes[x]): frame}, names, _plain(y.replace("_", " ")), band=_plain(band)).fig
             for (x, y), frame in views
         },
         alt,
@@ -77,14 +62,9 @@ def curves(
 
 
 def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
-    """The network at the last recorded moment of a run, with nodes that are coloured by a value of a reader's choice.
+    """The network at the last recorded moment of a run, a picture for every number of its `nodes`, which colours them.
 
-    Args:
-        nodes: A row per node and moment, with columns round, node, perhaps name, and any numbers, each of them a choice
-            for the colour.
-        links: Columns `round`, `node` and `hears`: from that round on, the node receives from the node in `hears`;
-            node -1 where no node receives anything. Of very many links an even selection is drawn.
-        alt: The chart in words, for readers who cannot see it.
+    `nodes` and `links` are tables of `jdfl.lab.watch`. Of very many links an even selection is drawn.
     """
     last = nodes[nodes["round"] == nodes["round"].max()].set_index("node").sort_index()
     known = links[(links["round"] == links["round"].max()) & (links["node"] >= 0)]
@@ -100,24 +80,16 @@ def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
         ends = [[places[one], places[other]] for one, other in pairs.tolist()]
         axis.add_collection(LineCollection(ends, colors="0.8", linewidths=0.8))
         marks = axis.scatter(*at.T, c=last[name], s=30 if len(last) > 100 else 80, cmap="cividis", ec="black", zorder=2)
-        figure.colorbar(marks, label=_plain(_words(str(name))), shrink=0.8)
+        figure.colorbar(marks, label=_plain(str(name).replace("_", " ")), shrink=0.8)
         labels = last["name"] if "name" in last else [int(node) for node in last.index]
         for place, label in zip(at, labels if len(last) <= _NAMED else ()):
             axis.annotate(str(label), place, (0, 7), textcoords="offset points", ha="center", parse_math=False)
-        pictures[f"after round {int(nodes['round'].max())}", _words(str(name))] = _svg(figure)
+        pictures[f"after round {int(nodes['round'].max())}", str(name).replace("_", " ")] = _svg(figure)
     return Chart(pictures, alt)
 
 
 def bars(x: Sequence[Any], series: Mapping[str, Sequence[float]], x_title: str, y_title: str, alt: str) -> Chart:
-    """Stacked bars over `x`, a colour per series.
-
-    Args:
-        x: The names of the bars.
-        series: The heights by label, in the order in which they are stacked, with a number for every bar.
-        x_title: The name of the horizontal axis.
-        y_title: The name of the vertical axis.
-        alt: The chart in words, for readers who cannot see it.
-    """
+    """Stacked bars with the names `x`, a colour per series; axes are named `x_title` and `y_title`."""
     figure, axis = _sheet("constrained")
     below = np.zeros(len(x))
     for i, (label, heights) in enumerate(series.items()):
@@ -133,13 +105,7 @@ def bars(x: Sequence[Any], series: Mapping[str, Sequence[float]], x_title: str, 
 
 
 def timeline(events: pd.DataFrame, kinds: Sequence[str], alt: str) -> Chart:
-    """A lane for every node over simulated seconds, with a mark for every event.
-
-    Args:
-        events: Columns time (seconds), node, kind (its place among `kinds`), and perhaps name.
-        kinds: The names of the kinds of events.
-        alt: The chart in words, for readers who cannot see it.
-    """
+    """A lane for every node over simulated seconds, with a mark for all `events`, whose kind is a place in `kinds`."""
     figure, axis = _sheet("constrained")
     lanes = {node: lane for lane, node in enumerate(events["node"].value_counts(ascending=True).index)}
     names = events.drop_duplicates("node").set_index("node").get("name", pd.Series({node: int(node) for node in lanes}))
@@ -172,10 +138,6 @@ def _svg(figure: Figure) -> str:
     text = content.getvalue().decode()
     name = hashlib.sha256(text.encode()).hexdigest()[:10]
     return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text[text.index("<svg") :])
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def _plain(text: object) -> str:

@@ -53,12 +53,9 @@ class Picture(Figure):
     origin: str = ""
 
     def savefig(self, fname: Any, *, metadata: Any = None, **options: Any) -> None:
-        """Save the figure as matplotlib does, with the provenance in its metadata.
+        """Save the figure as matplotlib does, with the provenance among the `metadata`, and 200 dots per inch.
 
-        Args:
-            fname: A path or a stream, as for matplotlib's method, and so are all other arguments.
-            metadata: Further metadata of the file.
-            options: The resolution is 200 dots per inch unless they have another `dpi`.
+        `fname` and the other `options` are those of matplotlib.
         """
         _save(super().savefig, fname, self.origin, metadata, options)
 
@@ -86,13 +83,9 @@ def _png(figure: Figure) -> bytes:
 
 
 def save_figure(drawing: Figure, path: str | Path, origin: str = "", also: Sequence[str] = ()) -> Path:
-    """Save any figure with the hash of its provenance in the metadata; returns `path`.
+    """Save any `drawing` with the hash of its provenance, `origin`, in the metadata; returns `path`.
 
-    Args:
-        drawing: The figure.
-        path: The file, whose suffix is its format.
-        origin: The hash of the provenance; empty: the metadata have none.
-        also: Suffixes of further files next to it, such as ".pdf".
+    `also` are suffixes of further files next to it, such as ".pdf".
     """
     path = Path(path)
     for one in (path, *(path.with_suffix(suffix) for suffix in also)):
@@ -133,11 +126,7 @@ def looks(labels: Iterable[str], before: int = 0) -> dict[str, dict[str, Any]]:
 
     It depends on the set of labels alone, not on their order, nor on capitals and hyphens: "D-PSGD" of a comparison
     and "d-psgd" of a report look the same if the other methods are the same. Pass all methods, also those that are not
-    drawn.
-
-    Args:
-        labels: All methods.
-        before: The number of lines that are there already, which look different from these.
+    drawn. Lines that were there `before` look different from these.
     """
     places = sorted(dict.fromkeys(labels), key=lambda label: (re.sub(r"\W|_", "", label.casefold()), label))
     return {label: look(before + i) for i, label in enumerate(places)}
@@ -340,12 +329,9 @@ def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: flo
 
 
 def thinned(one: pd.DataFrame) -> pd.DataFrame:
-    """The records of a long line with a band that are drawn, with all extremes; Matplotlib simplifies other lines.
+    """The records of one long line with a band that are drawn, with all extremes; Matplotlib simplifies other lines.
 
     Buckets of records lie evenly, and more closely at the beginning, for logarithmic axes.
-
-    Args:
-        one: The records of the line in their order, with columns low and high.
     """
     size = len(one)
     if size <= _MOST or not np.any(one["high"] > one["low"]):
@@ -376,13 +362,7 @@ def _wide(given: Any) -> bool:
 
 
 def heat_map(pairs: "Pairs", path: str | Path, provenance: str = "") -> Path:
-    """Draw what nodes can learn about each other, as a heat map and by distance; returns `path`.
-
-    Args:
-        pairs: Epsilon of all pairs of nodes; neighbours are adjacent in the map.
-        path: The file, whose suffix is its format.
-        provenance: The hash of the provenance, for the metadata of the file.
-    """
+    """Draw epsilon of all pairs of nodes, as a heat map and by distance, with `provenance` in the file's metadata."""
     links = csr_array((pairs.distance <= 1) | (pairs.distance.T <= 1))
     order = reverse_cuthill_mckee(links, symmetric_mode=True)
     drawing = Figure(figsize=(9.0, 4.0), layout="constrained")

@@ -63,12 +63,7 @@ def write_overview(folders: Sequence[str | Path], path: str | Path, title: str =
 
 
 def write_report(result: Result, path: str | Path) -> Path:
-    """Write one HTML file about a result; returns the path.
-
-    Args:
-        result: The finished run.
-        path: The file, which is replaced if it is there.
-    """
+    """Write one HTML file about a result; returns the path."""
     run = _run(result.history, summary(result), environment(), result.provenance.as_dict())
     return _write([_Entry(run.algorithm, (run,))], path, "")
 

@@ -59,16 +59,10 @@ class _Work:
 
 
 def write_paper(folder: str | Path, to: str | Path | None = None, script: str | Path | None = None) -> tuple[Path, str]:
-    """Write the archive about a folder; returns its path and the hash of the provenance.
+    """Write the archive about finished work, to paper.zip in its folder by default; returns its path and provenance.
 
-    Args:
-        folder: The folder of a finished run, sweep or comparison.
-        to: The archive, which is replaced if it is there; None: paper.zip in the folder.
-        script: The Python file or notebook that made the folder, where that has no settings in a file.
-
-    Raises:
-        FileNotFoundError: For a folder that jdfl has not written or finished.
-        ValueError: For files that are not as they were written, and without a script where one is needed.
+    The script is what made a folder without settings. FileNotFoundError for a folder that jdfl has not written or
+    finished, ValueError for files that are not as they were written, and without a script where one is needed.
     """
     folder, script = Path(folder), None if script is None else Path(script)
     path = folder / "paper.zip" if to is None else Path(to)

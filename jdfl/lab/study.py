@@ -16,7 +16,7 @@ import contextlib
 import json
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 
 from jdfl.base import checks
+from jdfl.base.terminal import say
 from jdfl.config import StudyConfig, to_yaml
 from jdfl.engine import provenance
 from jdfl.engine.data_ledger import Intent
@@ -43,8 +44,8 @@ from jdfl.store import lease, manifest
 from jdfl.store.files import tidy, write
 from jdfl.store.jobs import FailedJobsError, Jobs
 
-Engine = Callable[[Jobs, Sequence[Group]], None]  # runs groups and stores their results
 RUNS, CURVES = "runs.parquet", "curves.parquet"  # of a group
+MEANS = "minimum to maximum"  # what low and high of `means` are
 _SHOWN, _POINTS = 20, 500  # rows of the table of a page that are open, and all of them
 _OTHERS = "point seed rounds delta epsilon promise ledger seconds compile_seconds"  # columns that are no metrics
 
@@ -59,12 +60,7 @@ class Study:
 
     @staticmethod
     def of(config: StudyConfig, folder: Path) -> "Study":
-        """The study of a configuration; ValueError for invalid settings and points.
-
-        Args:
-            config: The points and the number of seeds of each; seeds are consecutive, from that of `base`.
-            folder: The folder of the study; nothing is written yet.
-        """
+        """The study of a configuration in a folder, where nothing is written yet; ValueError for invalid settings."""
         checks.integer(1, seeds=config.seeds)
         checks.integer(0, draw=config.draw)
         if config.base.key_file is not None:
@@ -72,14 +68,13 @@ class Study:
                 f"Expected no key file for a study, whose runs have seeds, got key_file = {config.base.key_file}."
             )
         last = 2**32 - config.seeds
-        checks.integer(0, last, "The seeds are `seed` to `seed` + seeds - 1.", seed=config.base.seed or 0)
+        first = config.base.seed or 0
+        checks.integer(0, last, "The seeds are `seed` to `seed` + seeds - 1.", seed=first)
         tried = points(config.over, config.random, config.draw)
         made = [Point(i, values, config_at(config.base, values)) for i, values in enumerate(tried)]
-        seeded = [point for point in made if "seed" in point.values]
-        if seeded:
+        if any("seed" in values for values in tried):
             raise ValueError("Expected `seeds`, how many runs every point has, got seed among what is tried.")
-        first = config.base.seed or 0
-        if any("privacy.ledger" in point.values for point in made):
+        if any("privacy.ledger" in values for values in tried):
             raise ValueError("Expected one ledger for all points, got privacy.ledger among what is tried.")
         return Study(config, folder, tuple(groups(made, range(first, first + config.seeds))))
 
@@ -134,77 +129,55 @@ def keep(jobs: Jobs, group: Group) -> None:
     jobs.done(group.name, make)
 
 
-def one_after_another(
-    max_seconds: float | None = None, tell: Callable[[Group, int, int], object] = lambda group, done, count: None
-) -> Engine:
-    """An engine that runs groups in this process, one after another, and starts none after `max_seconds`.
-
-    It raises FailedJobsError when all others are done.
-
-    Args:
-        max_seconds: Seconds since the engine was called; a group that has started is finished. None: no limit.
-        tell: Called with every group when it starts, its index among the groups that are left, from 0, and their
-            number.
-    """
-
-    def work(jobs: Jobs, todo: Sequence[Group]) -> None:
-        begun, failed = time.monotonic(), list[str]()
-        for i, group in enumerate(todo):
-            if max_seconds is not None and time.monotonic() - begun >= max_seconds:
-                break
-            tell(group, i, len(todo))
-            try:
-                keep(jobs, group)
-            except FailedJobsError as error:
-                failed.append(str(error))
-        if failed:
-            raise FailedJobsError(f"{len(failed)} of {len(todo)} groups failed; the first one: {failed[0]}")
-
-    return work
+def one_after_another(jobs: Jobs, todo: Sequence[Group], max_seconds: float | None) -> None:
+    """Run the groups in `todo`, and start none after `max_seconds`; FailedJobsError when all others are done."""
+    begun, failed = time.monotonic(), list[str]()
+    for i, group in enumerate(todo):
+        if max_seconds is not None and time.monotonic() - begun >= max_seconds:
+            break
+        say(f"group {i + 1} of {len(todo)}: {len(group.points)} points, {len(group.seeds)} seeds each")
+        try:
+            keep(jobs, group)
+        except FailedJobsError as error:
+            failed.append(str(error))
+    if failed:
+        raise FailedJobsError(f"{len(failed)} of {len(todo)} groups failed; the first one: {failed[0]}")
 
 
-def submitted(cluster: str, options: dict[str, Any]) -> Engine:
-    """An engine that submits every group as a job by submitit, and waits for all.
-
-    The logs of the jobs are in logs/ of the folder.
-
-    Args:
-        cluster: "slurm", or "local" for processes on this machine.
-        options: Those of submitit's `update_parameters`: timeout_min, cpus_per_task, gpus_per_node, mem_gb,
-            slurm_partition and more. The engine raises ValueError for options that submitit does not know.
-
-    Raises:
-        OSError: If submitit is not installed; from the engine, if the cluster is not available.
-        FailedJobsError: From the engine, when all other jobs are done; it names the log of a failed job.
-    """
+def submitit() -> Any:
+    """The package of this name; OSError where it is not installed."""
     try:
-        submitit: Any = import_module("submitit")
+        return import_module("submitit")
     except ModuleNotFoundError as error:
         raise OSError(
             "Expected the package submitit for jobs of a cluster, found none. Install it: pip install 'jdfl[slurm]'"
         ) from error
 
-    def work(jobs: Jobs, todo: Sequence[Group]) -> None:
-        try:
-            executor = submitit.AutoExecutor(folder=jobs.folder / "logs", cluster=cluster)
-        except RuntimeError as error:
-            raise OSError(f"Expected the cluster {cluster!r} here, got: {error}.") from error
-        try:
-            executor.update_parameters(name="jdfl", **options)
-        except (NameError, TypeError) as error:
-            raise ValueError(f"Expected options of submitit, got {options}: {error}.") from error
-        elsewhere = Jobs(jobs.folder.resolve(), jobs.retry)  # the lease is this process's
-        started = executor.map_array(keep, [elsewhere] * len(todo), todo)
-        failed: list[str] = []
-        for job in started:
-            with contextlib.suppress(Exception):  # reported below, with the others
-                job.result()
-                continue
-            failed.append(str(job.paths.stderr))
-        if failed:
-            raise FailedJobsError(f"{len(failed)} of {len(started)} jobs failed; the first one's log: {failed[0]}")
 
-    return work
+def submitted(jobs: Jobs, todo: Sequence[Group], package: Any, cluster: str, options: Mapping[str, Any]) -> None:
+    """Submit all groups in `todo` to a cluster by the `package` submitit, and wait; logs are in logs/ of the folder.
+
+    OSError for a cluster that is not there, ValueError for `options` that submitit's `update_parameters` does not take,
+    FailedJobsError when all other jobs are done, naming the log of the first that failed.
+    """
+    try:
+        executor = package.AutoExecutor(folder=jobs.folder / "logs", cluster=cluster)
+    except RuntimeError as error:
+        raise OSError(f"Expected the cluster {cluster!r} here, got: {error}.") from error
+    try:
+        executor.update_parameters(name="jdfl", **options)
+    except (NameError, TypeError) as error:
+        raise ValueError(f"Expected options of submitit, got {options}: {error}.") from error
+    elsewhere = Jobs(jobs.folder.resolve(), jobs.retry)  # the lease is this process's
+    started = executor.map_array(keep, [elsewhere] * len(todo), todo)
+    failed: list[str] = []
+    for job in started:
+        with contextlib.suppress(Exception):  # reported below, with the others
+            job.result()
+            continue
+        failed.append(str(job.paths.stderr))
+    if failed:
+        raise FailedJobsError(f"{len(failed)} of {len(started)} jobs failed; the first one's log: {failed[0]}")
 
 
 def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFrame:
@@ -226,12 +199,13 @@ def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFr
         row = {"point": point, **{field: runs[field].tolist()[0] for field in fields}}
         row |= {"seeds": len(runs), "diverged": diverged}
         for name in dict.fromkeys((by, *metrics, "rounds", "bytes")):
-            numbers = [float(value) for value in runs[name]]
+            numbers = runs[name].astype(float)
             row[name] = np.nan if diverged else fmean(numbers)
-            row[f"{name}_ci"] = np.nan if diverged else half_width(np.array(numbers))
+            row[f"{name}_ci"] = np.nan if diverged else half_width(numbers.to_numpy())
         rows.append(row)
-    found = pd.DataFrame(rows)
-    return found.sort_values(by, ascending=better(by) > 0, na_position="last", kind="stable", ignore_index=True)
+    return pd.DataFrame(rows).sort_values(
+        by, ascending=better(by) > 0, na_position="last", kind="stable", ignore_index=True
+    )
 
 
 def together(table: pd.DataFrame) -> Together | None:
@@ -275,17 +249,10 @@ def write_page(
     spent: str = "",
     left: str = "",
 ) -> Path:
-    """Write the page of a study: its points, and metrics against the values that were tried; returns its path.
+    """Write the page of a study: its points, and `metrics` of the runs in `table` against the values that were tried.
 
-    Args:
-        path: The file, which is replaced if it is there.
-        config: The settings of the study.
-        table: A row per run.
-        metrics: The columns of `table` that have curves.
-        heads: The headings of the table of points.
-        rows: The cells of the points, the best one first.
-        spent: What publishing all runs costs, in words.
-        left: Which points are not done, in words; empty if all are.
+    `heads` and `rows` are the table of points, the best one first, `spent` says what publishing all runs costs, `left`
+    which points are not done, and `config` has the settings. Returns the path.
     """
     refused, (numeric, done) = table[table["ending"] == REFUSED], varied(config, table)
     few = charts.chosen([name for name in metrics if name not in COUNTS and name != "rounds"], metrics[:1])
@@ -318,12 +285,7 @@ def write_page(
 
 
 def varied(config: StudyConfig, table: pd.DataFrame) -> tuple[list[str], pd.DataFrame]:
-    """The numeric settings that were tried, and the runs with a result, with the values of the others as `label`.
-
-    Args:
-        config: The settings of the study.
-        table: A row per run.
-    """
+    """The numeric settings that a `config` tries, and the runs of a table with a result, with the others as label."""
     done = table[~table["ending"].isin([REFUSED, *BAD])]
     fields = [line.partition("=")[0].strip() for line in config.over]
     numeric = [name for name in fields if pd.api.types.is_numeric_dtype(table[name]) and table[name].dtype != bool]
@@ -332,16 +294,7 @@ def varied(config: StudyConfig, table: pd.DataFrame) -> tuple[list[str], pd.Data
     return numeric, done.assign(label=named.agg(", ".join, axis=1) if len(named.columns) else "all")
 
 
-MEANS = "minimum to maximum"  # what low and high of `means` are
-
-
 def means(done: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    """The mean, low and high of a metric against a numeric setting, with a line for every label.
-
-    Args:
-        done: A row per run, as `varied` gives them.
-        x: The setting.
-        y: The metric.
-    """
+    """The mean, low and high of metric y against a setting x, by label, of the runs `done` that `varied` gives."""
     found = done.assign(x=done[x]).groupby(["label", "x"])[y].agg(mean="mean", low="min", high="max").reset_index()
     return found[np.isfinite(found["mean"])]

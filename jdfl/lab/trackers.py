@@ -20,24 +20,14 @@ from jdfl.engine.start import Plan
 
 
 class Tracker(Protocol):
-    """Receives the records of a run."""
+    """Receives the records of a run: metrics and totals by name, without values that are not finite."""
 
     def record(self, round: int, values: Mapping[str, float]) -> None:
-        """Receive one record of the run.
-
-        Args:
-            round: The number of rounds that are done.
-            values: The metrics and totals of the record by name, without values that are not finite.
-        """
+        """Receive the record after a round."""
         ...
 
     def finish(self, values: Mapping[str, float], texts: Mapping[str, str]) -> None:
-        """Receive the final state of the run.
-
-        Args:
-            values: The metrics and totals of the last record by name, without values that are not finite.
-            texts: The ending, reason and provenance of the run, by these names.
-        """
+        """Receive the last record, and as `texts` the ending, reason and provenance of the run."""
         ...
 
     def close(self) -> None:
@@ -111,13 +101,7 @@ NAMES: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
 
 
 class Trackers(Callback):
-    """Gives trackers every record of a run while it goes on, and closes them at its end, also if the run failed.
-
-    Args:
-        names: The names of the trackers, which are started with the run.
-        folder: The folder of the run.
-        config: The settings of the run by name.
-    """
+    """Gives trackers of these names every record of a run while it goes on, and closes them at its end or failure."""
 
     def __init__(self, names: Sequence[str], folder: Path, config: Mapping[str, Any]) -> None:
         for name in names:

@@ -78,9 +78,7 @@ def _split_of(problem: Problem, shown: np.ndarray) -> pd.DataFrame:
 class Watch(Callback):
     """Records what nodes do in the journal of a run: the tables above, except for releases.
 
-    Args:
-        store: The store of the run, which has to be called after this: what is recorded here belongs to its checkpoint.
-        problem: The problem of the run.
+    The `store` has to be called after this: what is recorded here belongs to its checkpoint.
     """
 
     def __init__(self, store: Checkpoints, problem: Problem) -> None:

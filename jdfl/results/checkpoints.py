@@ -44,14 +44,7 @@ _Minutes = Annotated[float, Bound("(0, inf)")]
 
 
 def rows_of(table: pd.DataFrame | Mapping[str, Sequence[float]]) -> np.ndarray:
-    """Columns as rows of a journal.
-
-    Args:
-        table: Columns [k] of whole numbers and floats by name.
-
-    Returns:
-        A structured array [k].
-    """
+    """A `table` of columns [k] of whole numbers and floats as rows of a journal, a structured array [k]."""
     columns = {str(name): np.asarray(values) for name, values in table.items()}
     kinds = {
         name: "<f4" if one.dtype == np.float32 else "<f8" if one.dtype.kind == "f" else "<i8"
@@ -64,22 +57,12 @@ def rows_of(table: pd.DataFrame | Mapping[str, Sequence[float]]) -> np.ndarray:
 
 
 def history_of(rows: np.ndarray) -> pd.DataFrame:
-    """The inverse of `rows_of`.
-
-    Args:
-        rows ([k]): A structured array.
-
-    Returns:
-        A frame of k rows.
-    """
+    """The inverse of `rows_of`, of rows [k]."""
     return pd.DataFrame({name: rows[name] for name in rows.dtype.names or ()})
 
 
 def _append(records: Journal, rows: np.ndarray) -> Position:
-    """Append records [k] to a journal; returns the position before the last one.
-
-    A checkpoint has that one itself: if the run goes on, a record is dropped that was only made because the run ended.
-    """
+    """Append records [k] to a journal; returns the position before the last one, which a checkpoint has itself."""
     records.append(RECORDS, rows[:-1])
     place = records.position
     records.append(RECORDS, rows[-1:])
@@ -87,10 +70,7 @@ def _append(records: Journal, rows: np.ndarray) -> Position:
 
 
 def _origin(key: str, provenance: Provenance | None) -> dict[str, str]:
-    """What distinguishes the journal of a run from others: the digest of its public key, and the hash of its settings.
-
-    A run that was cut off before its first checkpoint begins again, with a new private key unless that is recorded.
-    """
+    """What distinguishes the journal of a run: the digest of its public key, and the hash of its settings."""
     settings = {} if provenance is None else provenance.settings
     return {"key": key, "settings": Provenance({}, {k: v for k, v in settings.items() if k != PRIVATE}).hash}
 
@@ -359,11 +339,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def _write(folder: Path, checkpoint: Checkpoint, place: Position) -> None:
-    """Write all of a checkpoint but for what the journal has, up to a place.
-
-    Leaves of the state are named leaf0, leaf1, ... in the order of its tree, so that reading them needs the run's
-    algorithm, problem and network, from which the shapes follow. There is no code in the file.
-    """
+    """Write all of a checkpoint but for what the journal has, up to a place: leaf0, leaf1, ... of the state's tree."""
     arrays = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(checkpoint.state))}
     plain: dict[str, Any] = {name: getattr(checkpoint, name) for name in (*_PLAIN, *_ENDING)}
     plain |= {

@@ -79,14 +79,7 @@ class Run:
 def new_run_folder(base: str | Path, label: str) -> Path:
     """Make an empty folder in `base`, named after the time (UTC) and `label`, and return its path.
 
-    Two calls never get the same folder, not even from several processes.
-
-    Args:
-        base: The folder of all runs; it is made if it does not exist.
-        label: The end of the folder's name, such as the kind of the algorithm.
-
-    Raises:
-        OSError: Where nothing can be written; this is before a run begins.
+    No other call gets the same folder, not even from another process. OSError where nothing can be written.
     """
     base = Path(base)
     stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{label}"
@@ -115,15 +108,10 @@ def write_run(
     delta: float | None = None,
     accounting: Accounting = "sound",
 ) -> Path:
-    """Write the folder of a run, whole or not at all; returns its path.
+    """Write the folder of a `result`, whole or not at all; returns its path.
 
-    Args:
-        folder: The place of the folder; an empty one may be there already.
-        result: The finished run.
-        config_yaml: The settings as YAML; empty: there is no config.yaml.
-        overwrite: Whether a folder with content is replaced; otherwise FileExistsError.
-        delta: As for `jdfl.account`.
-        accounting: As for `jdfl.account`.
+    There is a config.yaml if `config_yaml` is not empty. FileExistsError for a folder with content and no `overwrite`.
+    `delta` and `accounting` are those of `jdfl.account`.
     """
     with placed_folder(folder, overwrite=overwrite) as partial:
         begin_run(partial, config_yaml)
@@ -136,9 +124,7 @@ def write_run(
 def begin_run(folder: Path, config_yaml: str) -> None:
     """Write what is known of a run before its first round; it is not complete any more, if it was.
 
-    Args:
-        folder: The folder of the run, which has to exist.
-        config_yaml: The settings of the run, for config.yaml; empty: there is none.
+    There is a config.yaml if `config_yaml` is not empty.
     """
     for name in (manifest.NAME, "summary.json"):
         (folder / name).unlink(missing_ok=True)
@@ -149,13 +135,9 @@ def begin_run(folder: Path, config_yaml: str) -> None:
 
 
 def end_run(folder: Path, result: Result, *, delta: float | None, accounting: Accounting) -> dict[str, Any]:
-    """Write the result of a run, except for its journal and checkpoints; returns its summary.
+    """Write the `result` of a run, except for its journal and checkpoints; returns its summary.
 
-    Args:
-        folder: The folder of the run, which has to exist.
-        result: The finished run.
-        delta: As for `jdfl.account`.
-        accounting: As for `jdfl.account`.
+    `delta` and `accounting` are those of `jdfl.account`.
     """
     write(folder / "metrics.csv", result.history)
     write(folder / "metrics.parquet", result.history)
@@ -202,13 +184,7 @@ def _named(table: pd.DataFrame, names: Any) -> pd.DataFrame:
 
 
 def tables(folder: str | Path) -> dict[str, pd.DataFrame]:
-    """What is recorded of a run, whether it goes on, was cut off or has ended: metrics, and those of nodes.
-
-    Args:
-        folder: The folder of the run, or of `jdfl.Checkpoints`.
-
-    Returns:
-        The tables that have rows, by the names of TABLES, and metrics.
+    """The tables in TABLES that have rows, and metrics, of a run that goes on, was cut off or has ended.
 
     Raises FileNotFoundError where there is no journal, and ValueError where nothing is recorded in it, or it is not
     that of this run as it ended. Warns if the journal is damaged, and returns what comes before the damage.
@@ -232,12 +208,7 @@ def tables(folder: str | Path) -> dict[str, pd.DataFrame]:
 
 
 def export(folder: str | Path, to: str | Path | None = None) -> list[Path]:
-    """Write the `tables` of a run as CSV; returns the files.
-
-    Args:
-        folder: The folder of the run.
-        to: The folder for the tables, which is made; None: that of the run.
-    """
+    """Write the `tables` of a run as CSV into the folder `to`, which is made, or into its own; returns the files."""
     place = Path(folder if to is None else to)
     names = stored.read_result(Path(folder)).node_names if (Path(folder) / manifest.NAME).is_file() else None
     found = {place / f"{name}.csv": _named(table, names) for name, table in tables(folder).items()}

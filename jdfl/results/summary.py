@@ -23,14 +23,9 @@ def finite(value: float) -> float | None:
 
 
 def summary(result: Result, *, delta: float | None = None, accounting: Accounting = "sound") -> dict[str, Any]:
-    """A result in numbers and words, as plain data for JSON; numbers that are not finite become None.
+    """A `result` in numbers and words, as plain data for JSON; numbers that are not finite become None.
 
-    Where no epsilon can be given, the reason is there instead.
-
-    Args:
-        result: The finished run, whether it did all its rounds or was cut off.
-        delta: As for `jdfl.account`.
-        accounting: As for `jdfl.account`.
+    Where no epsilon can be given, the reason is there instead. `delta` and `accounting` are those of `jdfl.account`.
     """
     totals, guarantee, clock, talk = result.totals, result.guarantee, result.clock, result.communication_rounds
     m, n = result.params.shape
@@ -132,20 +127,10 @@ def together(runs: Sequence[Mapping[str, Any]]) -> Together | None:
 
 
 def privacy_of(result: Result, delta: float | None = None, accounting: Accounting = "sound") -> dict[str, Any]:
-    """What a run can claim about privacy, as plain data.
+    """What a `result` can claim about privacy: `report` and `ledger`, None where nothing is claimed, and `statement`.
 
-    Args:
-        result: The finished run.
-        delta: As for `jdfl.account`.
-        accounting: As for `jdfl.account`.
-
-    Returns:
-        The `report` as plain data, or None where nothing is claimed; the `statement` in words, with the reason where
-            nothing is claimed; and the `ledger` of the releases of the most exposed node, or None where nothing is
-            claimed.
-
-    Raises:
-        ValueError: For a delta that is too large to promise anything, where there is a report.
+    The ledger is that of the releases of the most exposed node. `delta` and `accounting` are those of `jdfl.account`,
+    and so is the ValueError for a delta that is too large to promise anything.
     """
     noisy, guarantee = result.guarantee.event is not None, result.guarantee
     if not guarantee.claimed and not (noisy and accounting == "paper"):
@@ -166,11 +151,7 @@ def as_paragraphs(statement: str) -> str:
 
 
 def bytes_text(value: float) -> str:
-    """A number of bytes with a unit and three digits, such as 1.25 MB.
-
-    Args:
-        value: The number of bytes; units are powers of 1000.
-    """
+    """A `value` in bytes with a unit, a power of 1000, and three digits, such as 1.25 MB."""
     place = next((i for i in range(5) if abs(value) < 1000 ** (i + 1)), 5)
     return f"{value / 1000**place:.3g} {('B', 'kB', 'MB', 'GB', 'TB', 'PB')[place]}"
 
