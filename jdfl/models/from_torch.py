@@ -162,15 +162,7 @@ class Translated(nnx.Module):
 
 
 def translated(model: Any, examples: Sequence[np.ndarray], standardise: bool) -> Translated:
-    """A torch.nn.Module as a module of flax.nnx.
-
-    Args:
-        model: The network, whose forward() takes one batch.
-        examples: The features [N, ...] that it is given, of training and of testing.
-        standardise: Whether these are standardised by their last axis.
-
-    Raises ValueError, which names the layer or the operation, for what is not known to be the same in JAX.
-    """
+    """A torch.nn.Module as a module of flax.nnx; ValueError for what is not known to be the same in JAX."""
     fx: Any = import_module("torch.fx")
     if standardise and examples[0].ndim > 2:
         checks.refuse("X as it is for torch, with channels first", "standardise", True, "Standardise X yourself.")

@@ -13,23 +13,16 @@ layer ("partpsp-1") and the first for two ("partpsp-2"); to compare the splits, 
 inputs and h = c = 10 the layers have 7,850, 8,624 and 7,850 parameters. Initial values are uniform on +-1/sqrt(inputs),
 PyTorch's default for the weights and biases of a layer.
 
-`cnn`: two 3x3 convolutions of 16 and 32 channels with ReLU and max-pooling, a dense layer, a head.
+`cnn3`: for training with noise on every gradient. Strides replace pooling, which makes rounds with one image per node
+faster on a CPU. The activation is tanh: bounded activations suffer less from noisy parameters (N. Papernot et al.,
+Tempered Sigmoid Activations for Deep Learning with Differential Privacy, AAAI 2021).
 
-`cnn3`: three 3x3 convolutions of 4, 8 and 8 channels and a head, for training with noise on every gradient. Strides
-replace pooling, which makes rounds with one image per node faster on a CPU. The activation is tanh: bounded activations
-suffer less from noisy parameters (N. Papernot et al., Tempered Sigmoid Activations for Deep Learning with
-Differential Privacy, AAAI 2021). ReLU is an option.
+`resnet18`: K. He, X. Zhang, S. Ren, J. Sun, "Deep Residual Learning for Image Recognition", 2016, in the layout of
+torchvision. The norm is GroupNorm by default (Y. Wu, K. He, 2018), so that examples have gradients of their own. The
+published experiments use BatchNorm. Initial convolutions are He's, by fan-out.
 
-`resnet18`: K. He, X. Zhang, S. Ren, J. Sun, "Deep Residual Learning for Image Recognition", 2016.
-The layout of the parameters is that of torchvision, with other names: conv1 (7x7, stride 2, no bias), norm1,
-max-pooling, layer1 to layer4 of two basic blocks, 1x1 convolutions where the size changes, head. The norm is GroupNorm
-by default (Y. Wu, K. He, 2018), as in libraries for differential privacy, so that examples have gradients of their own.
-The published experiments use BatchNorm; both have two parameters per channel. Initial convolutions are He's, by
-fan-out.
-
-`vit`: a small vision transformer (A. Dosovitskiy and others, "An Image is Worth 16x16 Words", 2021).
-The layout of the parameters is that of torchvision: the embedding of the patches and the class token; an encoder with
-the position embedding, pre-norm blocks and a last norm; a head on the class token. There is no dropout.
+`vit`: A. Dosovitskiy and others, "An Image is Worth 16x16 Words", 2021, in the layout of torchvision, with pre-norm
+blocks and without dropout.
 """
 
 import math
@@ -123,12 +116,8 @@ def _linear(inputs: int, outputs: int, dtype: Any, rngs: nnx.Rngs, dot: Any = la
 
 
 def _narrow(x: Array, kernel: Array, dimensions: Any, precision: Any = None, **options: Any) -> Array:
-    """Examples x [B, inputs] times a kernel [inputs, outputs] with few outputs, transposed so that the gradient sums
-    along outputs.
-
-    This takes a third of the time on a CPU. The barrier keeps the compiler from transposing it back.
-    """
-    turned = lax.optimization_barrier(kernel.T)
+    """Examples [B, inputs] times a kernel [inputs, outputs] of few outputs, in a third of the time on a CPU."""
+    turned = lax.optimization_barrier(kernel.T)  # keeps the compiler from transposing it back
     return lax.dot_general(x, turned, (((1,), (1,)), ((), ())), precision=precision, **options)
 
 
@@ -266,11 +255,9 @@ class _Layers:
         )  # fmt: skip
 
     def norm(self, channels: int) -> nnx.Module:
-        """A group norm of the channels: 32 groups or, in a narrow network, half the channels of the first layer.
+        """A group norm of 32 groups or, in a narrow network, half the channels of the first layer.
 
-        The groups of a layer then have the same number of channels as in a network of full width. For an image of one
-        pixel a group has no other numbers: two numbers would be normalised to their signs, through which no gradient
-        passes.
+        For an image of one pixel two numbers would be normalised to their signs, through which no gradient passes.
         """
         if self.norm_kind == "batch":
             return nnx.BatchNorm(channels, momentum=0.0, epsilon=1e-5, dtype=self.dtype, rngs=self.rngs)

@@ -78,19 +78,7 @@ _INSTANCE = (
 
 
 def opened(model: Any, shape: Shape, init_seed: int) -> tuple[Model, Callable[[], Any], tuple[int, ...]]:
-    """An nnx module as a model, what gives the parameters to start from, and the shape of its output for one example.
-
-    Args:
-        model: The module; or a function of nnx.Rngs that makes it, which is given `init_seed`; or a jdfl model.
-        shape: Axes of an example.
-        init_seed: Seed of the parameters where the module is not there yet.
-
-    Returns:
-        The model, whose number of classes is the number of outputs (1 for a single one); a function that gives the
-        parameters by path, before which nothing is compiled; and the shape.
-
-    Raises ValueError for what is no such module, and for one that does not take examples of this shape.
-    """
+    """A module, its maker or a model as a model, a function of its start by path, and its output's shape."""
     if checks.is_a(model, Model):
         return model, lambda: model.unravel(model.init(init_seed)), _outputs(model, shape)
     module = _module(model)

@@ -358,12 +358,17 @@ class Problem(Described):
 
         Batch normalisation takes its statistics from `data`, the node's own examples.
         """
-        scores = self.scores(w, cast(Any, self.test)[0])
-        return (jnp.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0).astype(jnp.int32)
+        return decided(self.scores(w, cast(Any, self.test)[0]))
 
     def test_loss(self, w: Array, data: Any) -> Array:
         """The mean loss [] of the examples of `test` at w [n], without the regulariser; `data` as for `predict`."""
         return jnp.mean(self.losses(w, self.test))
+
+
+def decided(scores: Array) -> Array:
+    """The classes [N] int32 that scores [N] or [N, classes] decide on."""
+    single = scores.ndim == 1 or scores.shape[1] == 1
+    return (scores.reshape(-1) > 0 if single else jnp.argmax(scores, axis=1)).astype(jnp.int32)
 
 
 def begun(problem: Any) -> Any:

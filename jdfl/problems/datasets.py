@@ -61,14 +61,7 @@ def load(name: str, *, binary: bool = False, verify: bool = True) -> Dataset:
 
 
 def unscaled(name: str, *, binary: bool = False, verify: bool = True, root: Path | None = None) -> Dataset:
-    """As `load`, but for images that come in bytes [N, rows, columns] (or [N, rows, columns, 3]): they stay so.
-
-    Args:
-        name: As for `load`.
-        binary: As for `load`.
-        verify: As for `load`.
-        root: The data folder; None: `data_folder()`.
-    """
+    """As `load`, but images stay bytes [N, rows, columns] (or [N, rows, columns, 3]); `root` is the data folder."""
     checks.one_of(NAMES, name=name)
     place: Any = find(name, root)
     if name in _GENERATE:

@@ -39,11 +39,6 @@ def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = pri
     Existing files are kept. An interrupted download continues. Every file is compared with its SHA-256 as it is
     published or, where none is known, by the numbers in it. A download that does not match is kept as NAME.refused.
 
-    Args:
-        name: One of `SOURCES`.
-        to: The data folder; None: that of `places.download_folder`.
-        tell: A function that is given a line about the licence and about every file.
-
     Raises ValueError for an unknown name or a file with unexpected content, and OSError with a remedy if the address
     cannot be reached or a file cannot be written.
     """

@@ -306,8 +306,7 @@ def example1(
         seed: Seed of the data.
         dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
         storage: Whether examples are in memory or are drawn whenever they are used.
-        public: Names of values that are public anyway: curvature, start, constants, tuning, stop (see
-            `Problem.declared`).
+        public: Names of values that are public anyway, see `Problem.declared`.
 
     Raises ValueError for settings out of range, and for data that would not fit into memory.
     """

@@ -27,7 +27,7 @@ from jdfl.devices.processes import portion
 from jdfl.models.base import chosen
 from jdfl.models.convolution import relaxed
 from jdfl.problems.about import About
-from jdfl.problems.base import Problem, begun
+from jdfl.problems.base import Problem, begun, decided
 from jdfl.problems.classify import check_unseen, computed, standardised
 from jdfl.problems.containers import array_of, table
 from jdfl.problems.partition import iid
@@ -127,14 +127,7 @@ class LossClassification(LossProblem):
     def predict(self, w: Array, data: Any) -> Array:
         """The classes [N] int32 of the test examples, a batch of them at a time."""
         features = cast(Any, self.test)[0]
-
-        def classes(place: Array) -> Array:
-            scores = self.scores(w, jax.tree.map(lambda leaf: leaf[place], features))
-            scores = scores.reshape(len(place), -1)
-            found = jnp.argmax(scores, axis=1) if self.classes > 2 or scores.shape[1] == 2 else scores[:, 0] > 0
-            return found.astype(jnp.int32)
-
-        return self._in_batches(classes)
+        return self._in_batches(lambda place: decided(self.scores(w, take(features, place))))
 
 
 def from_loss(
@@ -204,8 +197,7 @@ def from_loss(
         name: Name of the problem in reports; None: that of the loss.
         dtype: Type of the parameters and of all floating-point data, float32 or float64; the latter needs
             JAX_ENABLE_X64=1.
-        public: What of the data is public anyway: standardise, holdout, partition, curvature, start, constants, tuning,
-            stop (see `Problem.declared`).
+        public: Names of values that are public anyway, see `Problem.declared`.
 
     Raises ValueError for a loss, parameters or data that do not fit together. Wrong shapes and types are refused before
     anything is compiled; the value and the gradient at the start are then computed for a few examples, to refuse a

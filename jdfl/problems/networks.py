@@ -93,9 +93,7 @@ def neural_classification(
         test_fraction: Share of every class held out for testing, in [0, 1), if the dataset has no test set.
         examples: Training images to use, drawn at random; None: all.
         test_examples: Test images to use, drawn at random; None: all.
-        public: Names of values that are public anyway: standardise, holdout, partition,
-            curvature, start, constants, tuning, stop.
-            Privacy reports list them; other values that enter without noise leave no epsilon (see `Problem.declared`).
+        public: Names of values that are public anyway, see `Problem.declared`.
 
     Raises ValueError for sparse data, fewer examples than nodes, and data that would not fit into memory;
     FileNotFoundError for a missing file.
@@ -196,9 +194,7 @@ def from_model(
         nodes_at_once: Nodes computed side by side, at least 1; None: as suits the device. It changes memory and time,
             never the results.
         name: Name of the problem in reports; None: that of the model's class.
-        public: What of the data is public anyway: standardise, holdout, partition,
-            curvature, start, constants, tuning, stop (see
-            `Problem.declared`).
+        public: Names of values that are public anyway, see `Problem.declared`.
 
     Raises ValueError for a model, data and settings that do not fit together, before anything is compiled.
     """

@@ -28,7 +28,7 @@ from jax import Array, lax
 
 from jdfl.base import checks, struct
 from jdfl.models.convolution import relaxed
-from jdfl.problems.base import Problem
+from jdfl.problems.base import Problem, decided
 from jdfl.problems.streamed import Streamed
 
 Augment = Literal["flip-crop"]
@@ -116,13 +116,7 @@ class NeuralProblem(Streamed):
 
     def predict(self, w: Array, data: Any) -> Array:
         """The classes [N] int32 that parameters [n] give the test examples; `data` [q, ...] is the node's own."""
-
-        def decided(scores: Array, _: Array) -> Array:
-            if scores.ndim == 1 or scores.shape[1] == 1:
-                return (scores.reshape(-1) > 0).astype(jnp.int32)
-            return jnp.argmax(scores, axis=1).astype(jnp.int32)
-
-        return self._tested(decided, w, data)
+        return self._tested(lambda scores, _: decided(scores), w, data)
 
     def test_loss(self, w: Array, data: Any) -> Array:
         """The mean loss [] of the test examples at w [n]; `data` [q, ...] is the node's own."""

@@ -145,17 +145,7 @@ def sample(
     clients: ArrayLike | None = None,
     seed: int = 0,
 ) -> list[np.ndarray]:
-    """The partition with a given name.
-
-    Args:
-        partition: The data partition: evenly at random, by Dirichlet(alpha) shares of every class, in shards sorted by
-            class, or one node per client.
-        labels: Label of every example [N].
-        m: Number of nodes, at least 1.
-        alpha: Concentration > 0 of the Dirichlet partition: small values give nodes with few classes.
-        shards_per_node: Number of shards of a node, at least 1; most shards contain a single class.
-        clients: The client of every example [N], for the partition by clients.
-        seed: Seed of the partition.
+    """The partition of that name: `iid`, `dirichlet`, `shards`, or `by_client` for the partition by clients.
 
     Raises ValueError for clients with another partition, for "clients" without any, and for a number of clients other
     than m.

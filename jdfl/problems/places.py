@@ -69,12 +69,7 @@ def data_folder() -> Path:
 
 
 def find(name: str, root: Path | None = None) -> Path | None:
-    """The file or folder of a dataset of `NAMES`, or None if it has none; FileNotFoundError if it is missing.
-
-    Args:
-        name: The dataset.
-        root: The data folder; None: `data_folder()`.
-    """
+    """The file or folder of a dataset of `NAMES`, or None if it has none; FileNotFoundError if it is missing."""
     if name in GENERATED or name in BUNDLED:
         return None
     root = data_folder() if root is None else root

@@ -128,11 +128,7 @@ def copied(array: Any, kind: np.dtype) -> Array:
 
 
 def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (), stacklevel: int = 3) -> None:
-    """Refuse numbers that become infinite in the type of a problem, and warn of those that lose their meaning.
-
-    These are numbers that become zero, and columns whose numbers differ by little more than the rounding of their size,
-    such as times in seconds since 1970.
-    """
+    """Refuse numbers that become infinite in a type; warn of those that become 0, or differ by little but rounding."""
     numbers = array.data if issparse(array) else array
     if numbers.dtype.kind not in "iuf" or not numbers.size or np.can_cast(numbers.dtype, kind):
         return
@@ -181,10 +177,7 @@ def checked_parts(
     sparse: bool = False,
     intercept: bool = False,
 ) -> tuple[list[tuple[Any, np.ndarray]], list[tuple[Any, np.ndarray]]]:
-    """The checked features [q_i, p] and answers [q_i] of all nodes, and those of the test set, if there is one.
-
-    The features get a column of ones for an `intercept`. A warning points at the caller's caller, past `checked`.
-    """
+    """The checked features [q_i, p], with ones for an `intercept`, and answers [q_i] of the nodes and the test set."""
     if not len(parts):
         raise ValueError("Expected the data of at least one node, got none.")
     m, headings = len(parts), labels_of(parts[0][0], axis=1)
@@ -255,10 +248,7 @@ def joined(problem: P, m: int) -> P:
 def gram_eigenvalue(
     times: Callable[[Array], Array], back: Callable[[Array], Array], weight: Array, start: Array, steps: int
 ) -> Array:
-    """lambda_max(A^T diag(weight) A) / sum(weight) [] of one node, with A [q, p] given by its products.
-
-    Computed by Lanczos; the matrix A^T A is never formed.
-    """
+    """lambda_max(A^T diag(weight) A) / sum(weight) [] of one node by Lanczos, with A [q, p] given by its products."""
     return ops.largest_eigenvalue(lambda x: back(weight * times(x)), start, steps) / jnp.sum(weight)
 
 

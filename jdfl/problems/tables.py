@@ -96,9 +96,7 @@ def from_arrays(
         seed: Seed >= 0 of the test set and the partition.
         name: Name of the problem in reports; None: that of the method.
         dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
-        public: What of the data is public anyway: standardise, holdout, partition,
-            curvature, start, constants, tuning, stop (see
-            `Problem.declared`).
+        public: Names of values that are public anyway, see `Problem.declared`.
 
     Raises ValueError for data, labels and settings that do not fit together, before anything is compiled.
     """

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.sparse import issparse, vstack
+from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import xlogy
 
 from jdfl.base import checks
@@ -389,7 +390,8 @@ class _Linked:
         for _ in range(_NEWTON):
             if np.linalg.norm(gradient) <= _EPS * self._size(w):
                 break
-            new = w - _solved(self._hessian(w), gradient)
+            hessian = LinearOperator((len(w), len(w)), self._hessian(w), dtype=float)  # pyright: ignore[reportCallIssue]
+            new = w - cg(hessian, gradient, rtol=1e-4, maxiter=_INNER)[0]  # as far as it comes
             after = self.at(new)[1]
             if not np.linalg.norm(after) < 0.5 * np.linalg.norm(gradient):
                 break
@@ -441,21 +443,6 @@ def _shaped(problem: LinearModel, w: np.ndarray) -> np.ndarray:
 def _left(gradient: np.ndarray, size: float, convexity: float) -> float:
     """||gradient||^2 / (2 mu), a bound on f minus its minimum, with the gradient's rounding added to the gradient."""
     return float((np.linalg.norm(gradient) + _ROUNDING * size) ** 2 / (2 * convexity))
-
-
-def _solved(times: Callable[[np.ndarray], np.ndarray], b: np.ndarray) -> np.ndarray:
-    """The x [n] with times(x) = b [n], by conjugate gradients, to four digits or as far as they come."""
-    x, rest, along = np.zeros_like(b), b.copy(), b.copy()
-    squared = first = float(rest @ rest)
-    for _ in range(_INNER):
-        image = times(along)
-        step = squared / float(along @ image)
-        x, rest = x + step * along, rest - step * image
-        before, squared = squared, float(rest @ rest)
-        if squared <= 1e-8 * first:
-            break
-        along = rest + (squared / before) * along
-    return x
 
 
 def _converged(gradient: np.ndarray, tolerance: float, method: str) -> None:
