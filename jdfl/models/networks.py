@@ -186,7 +186,7 @@ def cnn(
     Presets: "partpsp-1" shares the first convolution, "partpsp-2" both.
 
     Args:
-        shape: Rows, columns and channels of an image, at least 4 rows and columns.
+        shape: Rows, columns and channels of an image; here at least 4 rows and columns.
         classes: Number of classes, at least 2.
         channels: Channels of the two convolutions.
         dense: Units of the dense layer.
@@ -214,13 +214,10 @@ def cnn3(
     Presets: "partpsp-1" shares the first convolution, "partpsp-2" the first two.
 
     Args:
-        shape: Rows, columns and channels of an image.
-        classes: Number of classes, at least 2.
         channels: Channels of the three convolutions.
         activation: Activation after every convolution.
-        dtype: Type in which the network computes; its parameters are float32.
 
-    Raises ValueError for settings out of range.
+    `shape`, `classes`, `dtype` and what is raised are as for `cnn`.
     """
     sizes = check_sizes(shape, classes, 3)
     checks.integer(1, first_channels=channels[0], second_channels=channels[1], third_channels=channels[2])
@@ -337,14 +334,11 @@ def resnet18(
 
     Args:
         norm: GroupNorm, or BatchNorm as published, which mixes the examples of a batch.
-        shape: Rows, columns and channels of an image.
-        classes: Number of classes, at least 2.
         width: Channels of the first layer, at least 1; the others have 2, 4 and 8 times as many.
         stem: "imagenet" is the published 7x7 convolution with pooling, which divides rows and columns by four; "cifar"
             is a 3x3 convolution that keeps the size.
-        dtype: Type in which the network computes; its parameters are float32.
 
-    Raises ValueError for settings out of range.
+    `shape`, `classes`, `dtype` and what is raised are as for `cnn`.
     """
     checks.integer(1, width=width)
     sizes = check_sizes(shape, classes, 3)

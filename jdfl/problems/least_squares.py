@@ -63,11 +63,9 @@ class DrawnRegression(LinearRegression):
 
     @property
     def n(self) -> int:
-        """The number of parameters, one per feature."""
         return self.features
 
     def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
-        """`function` of every node's rows of `stacked`, leaves [m, ...], for as many nodes side by side as fit."""
         leaves = jax.tree.leaves(stacked)
         m, size = leaves[0].shape[0], max(1, _AT_ONCE // (self.weight.shape[-1] * self.n))
         if size >= m or not any(leaf.dtype == self.data.dtype for leaf in leaves):  # batches have been drawn
@@ -89,15 +87,12 @@ class DrawnRegression(LinearRegression):
         return self.examples(data, jnp.arange(self.weight.shape[-1], dtype=jnp.uint32))
 
     def take(self, data: Any, chosen: Array) -> tuple[Array, Array]:
-        """The examples `chosen` [b] of one node, or of a batch."""
         return super().take(data, chosen) if isinstance(data, tuple) else self.examples(data, chosen)
 
     def example_gradients(self, w: Array, data: Any) -> Array:
-        """The gradient [q, n] of every single example's loss at w [n]."""
         return super().example_gradients(w, self.made(data))
 
     def host_examples(self) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
-        """As for a stored problem; examples are drawn for some nodes at a time."""
         for first in range(0, self.m, _ON_HOST):
             part = self.nodes(jnp.arange(first, min(self.m, first + _ON_HOST)))
             yield from ((X, y, c * (part.m / self.m)) for X, y, c in part.stored().host_examples())
@@ -117,7 +112,6 @@ class DrawnRegression(LinearRegression):
         return replace(joined(problem, self.m), about=self.about)
 
     def check_data(self) -> None:
-        """Refuse data that are not the numbers of nodes, and examples of the first and last node that are unfit."""
         checks.shape((self.m,), "It has the numbers of the nodes.", data=self.data)
         for i in (0, self.m - 1):
             A, b = self.examples(self.data[i], jnp.arange(min(4, self.weight.shape[1]), dtype=jnp.uint32))

@@ -34,7 +34,6 @@ class LinearModel(Problem):
 
     @property
     def n(self) -> int:
-        """The number of parameters, one per feature."""
         return self.data[0].shape[-1]
 
     @property
@@ -53,15 +52,12 @@ class LinearModel(Problem):
         return jnp.dot(features, w, precision=ops.HIGHEST)
 
     def loss(self, w: Array, example: Any) -> Array:
-        """The loss [] of one example, features [n] and a target [], at the parameters w [n]."""
         return self.losses(w, jax.tree.map(lambda leaf: leaf[None], example))[0]
 
     def feature_lengths(self, data: Any, norm: str) -> Array:
-        """The norms ||a_t|| [q] of the features of one node's data, `norm` being "l1", "l2" or "linf"."""
         return ops.length(self.made(data)[0], norm)
 
     def spread(self, slopes: Array, data: Any) -> Array:
-        """A^T slopes [n] for the features A [q, n] of one node's data and slopes [q]."""
         return jnp.dot(slopes, self.made(data)[0], precision=ops.HIGHEST)
 
     def divergences(self, w: Array, step: Array, data: Any) -> Array:
@@ -111,7 +107,6 @@ class LinearRegression(LinearModel):
         return 0.5 * jnp.square(LinearRegression.slopes(self, w, data))  # also for subclasses without slopes
 
     def slopes(self, w: Array, data: Any) -> Array:
-        """The residuals <a_t, w> - b_t [q] of one node's data at the parameters w [n]."""
         A, b = self.made(data)
         return self.products(w, A) - b
 
@@ -143,11 +138,9 @@ class Averaging(Problem):
 
     @property
     def n(self) -> int:
-        """The number of entries of a vector."""
         return self.data.shape[-1]
 
     def loss(self, w: Array, example: Any) -> Array:
-        """||w - v||^2 / 2 [] of one vector v [n] at the parameters w [n]."""
         return 0.5 * jnp.sum(jnp.square(w - example))
 
     def divergences(self, w: Array, step: Array, data: Any) -> Array:

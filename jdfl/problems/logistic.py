@@ -39,7 +39,6 @@ class Classifier(LinearModel):
         return 0.5 * self.penalty * jnp.sum(w * w)
 
     def scores(self, w: Array, features: Any) -> Array:
-        """The scores [N] (or [N, classes]) of features [N, p] for parameters w [n]."""
         return self.products(w, features)
 
 
@@ -60,7 +59,6 @@ class LogisticRegression(Classifier):
         return jax.nn.sigmoid(self.products(w, data[0])) - data[1]
 
     def divergences(self, w: Array, step: Array, data: Any) -> Array:
-        """How much every loss [q] at w + step exceeds its tangent at w, for one node's data."""
         return _binary(self.products(w, data[0]), self.products(step, data[0]))
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -80,12 +78,10 @@ class SoftmaxRegression(Classifier):
 
     @property
     def n(self) -> int:
-        """The number of parameters, one per feature and class."""
         return self.data[0].shape[-1] * self.classes
 
     @property
     def outputs(self) -> int:
-        """The number of scores of an example, one per class."""
         return self.classes
 
     def products(self, w: Array, features: Any) -> Array:
@@ -93,13 +89,11 @@ class SoftmaxRegression(Classifier):
         return jnp.dot(features, w.reshape(-1, self.classes), precision=ops.HIGHEST)
 
     def loss(self, w: Array, example: Any) -> Array:
-        """The cross-entropy [] of one example (a [p], b [] int32)."""
         a, b = example
         z = self.products(w, a)
         return jax.nn.logsumexp(z) - z[b]
 
     def losses(self, w: Array, data: Any) -> Array:
-        """The cross-entropy [q] of every example of one node's data."""
         return jax.vmap(self.loss, (None, 0))(w, data)
 
     def slopes(self, w: Array, data: Any) -> Array:
@@ -108,11 +102,9 @@ class SoftmaxRegression(Classifier):
         return jax.nn.softmax(self.products(w, a), axis=1) - jax.nn.one_hot(b, self.classes, dtype=a.dtype)
 
     def spread(self, slopes: Array, data: Any) -> Array:
-        """A^T slopes [p, classes] as [n]."""
         return jnp.dot(data[0].T, slopes, precision=ops.HIGHEST).ravel()
 
     def divergences(self, w: Array, step: Array, data: Any) -> Array:
-        """How much every loss [q] at w + step exceeds its tangent at w, for one node's data."""
         return _categorical(self.products(w, data[0]), self.products(step, data[0]))
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -167,13 +159,8 @@ def softmax_regression(
     Args:
         parts: The features [q_i, p] and the labels [q_i] in 0..classes-1 of every node i.
         classes: Number of classes, at least 2; None: the largest label plus one.
-        penalty: Weight >= 0 of the squared norm in the objective (halved).
-        test: Features [N, p] and labels [N] to test with; None: there are none.
-        intercept: Add a constant feature to the p features.
-        name: Name of the problem in reports.
-        dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
 
-    Raises ValueError for other labels, sparse features, shapes that do not fit together and a negative penalty.
+    `penalty`, `test`, `intercept`, `name`, `dtype` and what is raised are as for `logistic_regression`.
     """
     kind = floating(dtype)
     held, held_test = checked_parts(parts, test, kind, "labels", intercept=intercept)

@@ -84,12 +84,10 @@ class LossProblem(Streamed):
 
     @property
     def n(self) -> int:
-        """The number of parameters: all entries of all arrays of the tree."""
         return self.packing.n
 
     @property
     def leaves(self) -> tuple[int, ...]:
-        """The number of entries of every array of the tree, in the order of the parameters [n]."""
         return tuple(map(math.prod, self.packing.shapes))
 
     def unflatten(self, w: Any) -> Any:
@@ -102,7 +100,6 @@ class LossProblem(Streamed):
         return self.packing.unflatten(array)
 
     def loss(self, w: Array, example: Any) -> Array:
-        """The loss [] of one example at the parameters w [n]."""
         with relaxed():
             found = self.function(self.packing.unflatten(w), example)
         return jnp.reshape(found, ()).astype(w.dtype)
@@ -116,8 +113,6 @@ class LossClassification(LossProblem):
     classes: int = struct.field(pytree_node=False, default=2)
 
     def scores(self, w: Array, features: Any) -> Array:
-        """The scores [N, classes], or [N], of features with leaves [N, ...]."""
-
         def one(example: Any) -> Array:
             with relaxed():
                 return self.predictor(self.packing.unflatten(w), example).astype(w.dtype)
@@ -125,7 +120,6 @@ class LossClassification(LossProblem):
         return jax.vmap(one)(features)
 
     def predict(self, w: Array, data: Any) -> Array:
-        """The classes [N] int32 of the test examples, a batch of them at a time."""
         features = cast(Any, self.test)[0]
         return self._in_batches(lambda place: decided(self.scores(w, take(features, place))))
 
@@ -182,17 +176,13 @@ def from_loss(
         task: Of (X, y): "classification" numbers all labels, and "regression" makes floating-point numbers of y.
         shared: Patterns of the names of the parameters that are common to all nodes, as in ("encoder.*",), where the
             names are the keys on the way to an array, joined by dots; None: all are.
-        partition: How the nodes share (X, y), as for `from_arrays`; with "given", data is a list of pairs (X, y), or a
-            dict of them by the nodes' names.
-        alpha: Concentration > 0 of the Dirichlet partition: small values give nodes with few classes.
-        shards_per_node: Number of shards of every node, at least 1.
-        clients: The client of every example [N]; with partition = "given", the names [m] of the nodes.
+        partition: How the nodes share (X, y), with `alpha`, `shards_per_node`, `clients` and `seed` as for
+            `from_arrays`; with "given", data is a list of pairs (X, y), or a dict of them by the nodes' names.
         test: Test examples, a tree like `data` with leaves [M, ...]; None: those of `test_fraction`.
         test_fraction: Share of (X, y) to hold out for testing, in [0, 1), as for `from_arrays`; of every class where
             labels are numbered here.
         penalty: Weight >= 0 of the squared norm in the objective (halved).
         standardise: Give every feature of (X, y) mean 0 and variance 1 of the training examples.
-        seed: Seed >= 0 of the test set and the partition.
         nodes_at_once: Nodes computed side by side, at least 1; None: as suits the device.
         name: Name of the problem in reports; None: that of the loss.
         dtype: Type of the parameters and of all floating-point data, float32 or float64; the latter needs

@@ -181,15 +181,10 @@ def from_model(
         task: Whether y has classes or numbers; None: inferred from y, as for `from_arrays`.
         shared: Patterns of the names of the parameters that are common to all nodes, as in ("encoder.*",), or the name
             of a preset of the model; None: all are.
-        partition: How the nodes share the examples, as for `from_arrays`.
-        alpha: Concentration > 0 of the Dirichlet partition: small values give nodes with few classes.
-        shards_per_node: Number of shards of every node, at least 1.
-        clients: The client of every example [N]; with partition = "given", the names [m] of the nodes.
-        test: Features [M, ...] and labels [M] of a test set; None: a share of the examples is held out.
-        test_fraction: Share of every class to hold out for testing, in [0, 1).
+        partition: How the nodes share the examples. It, `alpha`, `shards_per_node`, `clients`, `test`, `test_fraction`
+            and `seed` are as for `from_arrays`.
         penalty: Weight >= 0 of the squared norm in the objective (halved).
         standardise: Give every feature, or every channel of images, mean 0 and variance 1 of the training examples.
-        seed: Seed >= 0 of the test set and the partition.
         init_seed: Seed >= 0 of the initial parameters, where `model` is no instance.
         nodes_at_once: Nodes computed side by side, at least 1; None: as suits the device. It changes memory and time,
             never the results.

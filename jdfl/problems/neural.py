@@ -53,12 +53,10 @@ class NeuralProblem(Streamed):
 
     @property
     def n(self) -> int:
-        """The number of parameters."""
         return self.model.n
 
     @property
     def leaves(self) -> tuple[int, ...]:
-        """The number of entries of every array of the model, in the order of the parameters [n]."""
         return tuple(map(math.prod, self.model.shapes))
 
     @property
@@ -68,12 +66,10 @@ class NeuralProblem(Streamed):
 
     @property
     def examples_mix(self) -> bool:
-        """Whether an example's scores depend on its batch, as with batch normalisation."""
         return self.model.examples_mix
 
     @property
     def personal(self) -> bool:
-        """Whether a node's predictions depend on its own parameters, or on statistics of its own examples."""
         return self.n_shared < self.n or self.examples_mix
 
     def module(self, w: Any) -> Any:
@@ -98,16 +94,13 @@ class NeuralProblem(Streamed):
         return jnp.broadcast_to(x, (len(x), *self.model.shape))
 
     def scores(self, w: Array, features: Array) -> Array:
-        """The model's scores [B, classes] of features [B, ...]; the largest decides."""
         return self.model.apply(w, self.inputs(features))
 
     def loss(self, w: Array, example: Any) -> Array:
-        """The loss [] of one example (features, label); ValueError where examples mix."""
         self._check_single()
         return self.losses(w, jax.tree.map(lambda leaf: leaf[None], example))[0]
 
     def losses(self, w: Array, data: Any) -> Array:
-        """The loss of every example of a batch [B]."""
         return self._lost(self.model.apply(w, self.inputs(data[0])), data[1])
 
     def slopes(self, w: Array, data: Any) -> None:
@@ -115,21 +108,17 @@ class NeuralProblem(Streamed):
         self._check_single()
 
     def predict(self, w: Array, data: Any) -> Array:
-        """The classes [N] int32 that parameters [n] give the test examples; `data` [q, ...] is the node's own."""
         return self._tested(lambda scores, _: decided(scores), w, data)
 
     def test_loss(self, w: Array, data: Any) -> Array:
-        """The mean loss [] of the test examples at w [n]; `data` [q, ...] is the node's own."""
         return jnp.mean(self._tested(self._lost, w, data))
 
     def varied(self, key: Array, data: Any) -> Any:
-        """A batch as a gradient sees it, every image flipped and shifted on its own where `augment` says so."""
         if self.augment is None:
             return data
         return jax.vmap(_flip_crop)(jax.random.split(key, len(data[0])), data[0]), data[1]
 
     def check_data(self) -> None:
-        """Refuse data, and sizes of pieces, that do not fit the model: ValueError."""
         super().check_data()
         checks.able(("apply", "init"), "a model", "jdfl.models builds one.", model=self.model)
         images, labels = self.data
@@ -184,14 +173,12 @@ class NeuralRegression(NeuralProblem):
 
     @property
     def classes(self) -> int:
-        """Zero: there are no classes."""
         return 0
 
     scores = Problem.scores  # so that there is no accuracy
     predict = Problem.predict
 
     def _lost(self, outputs: Array, targets: Array) -> Array:
-        """The losses [B] of outputs [B] or [B, 1] and targets [B]."""
         if self.criterion is not None:
             return super()._lost(outputs, targets)
         return 0.5 * jnp.square(outputs.reshape(-1) - targets)

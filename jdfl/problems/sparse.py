@@ -97,7 +97,6 @@ class SparseLogisticRegression(LogisticRegression):
 
     @property
     def n(self) -> int:
-        """The number of parameters, one per feature."""
         return self.n_features
 
     def products(self, w: Array, features: Any) -> Array:
@@ -105,35 +104,27 @@ class SparseLogisticRegression(LogisticRegression):
         return features.times(w)
 
     def host_rows(self, i: int) -> csr_array:
-        """The rows of node i [q, n] on the host as CSR of SciPy, in float64 and without stored zeros."""
         return to_csr(self.data[0], i, self.n)
 
     def gradient(self, w: Array, data: Any, weight: Array) -> Array:
-        """The gradient of f_i at w [n] from one node's data and weights."""
         return self.spread(weight * self.slopes(w, data), data) / jnp.sum(weight) + jax.grad(self.regulariser)(w)
 
     def example_gradients(self, w: Array, data: Any) -> Array:
-        """The gradient of every single example's loss, a dense [q, n]; regulariser not included."""
         return data[0].scaled(self.slopes(w, data), self.n)
 
     def feature_lengths(self, data: Any, norm: str) -> Array:
-        """The norms ||a_t|| [q] of one node's rows."""
         return data[0].lengths(norm)
 
     def spread(self, slopes: Array, data: Any) -> Array:
-        """A^T slopes [n] for one node's rows A and slopes [q]."""
         return data[0].transposed_times(slopes, self.n)
 
     def take(self, data: Any, chosen: Array) -> Any:
-        """The examples `chosen` [b] of one node's data: the same blocks with b rows each, and no columns."""
         return data[0].take(chosen), data[1][chosen]
 
     def check_data(self) -> None:
-        """Refuse data other than sparse rows and labels that fit the weights [m, q] and are finite."""
         self._check("data", self.data, self.weight.shape)
 
     def check_test(self) -> None:
-        """The same of the test set, whose leaves have no node axis."""
         self._check("test", self.test, (None,))
 
     def _check(self, name: str, data: Any, shape: tuple[int | None, ...]) -> None:
@@ -164,14 +155,10 @@ def sparse_logistic_regression(
 
     Args:
         parts: The features [q_i, p], a scipy.sparse matrix, and the labels [q_i] in {0, 1} of every node i.
-        penalty: Weight >= 0 of the squared norm in the objective (halved).
         test: Features [N, p], scipy.sparse too, and labels [N] to test with; None: there are none.
-        intercept: Add a constant feature, so that n = p + 1.
-        name: Name of the problem in reports.
-        dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
 
-    Raises ValueError for dense features, other labels, shapes that do not fit together, a node without examples and a
-    negative penalty.
+    `penalty`, `intercept`, `name` and `dtype` are as for `logistic_regression`. Raises ValueError as well for dense
+    features and a node without examples.
     """
     kind = floating(dtype)
     held, held_test = checked_parts(parts, test, kind, "labels", sparse=True, intercept=intercept)

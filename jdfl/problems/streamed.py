@@ -33,7 +33,6 @@ class Streamed(Problem):
         return False
 
     def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
-        """`function` of every node's rows of `stacked`, leaves [m, ...], for `nodes_at_once` nodes side by side."""
         leaves = jax.tree.leaves(stacked)
         m, at_once = leaves[0].shape[0], self.nodes_at_once
         if m == 1:  # products without an axis of one are laid out better
@@ -47,23 +46,19 @@ class Streamed(Problem):
         return lax.map(lambda rows: function(*rows), stacked, batch_size=None if at_once == 1 else at_once)
 
     def regulariser(self, w: Array) -> Array:
-        """penalty/2 ||w||^2 []."""
         if self.penalty is None:
             return jnp.zeros((), w.dtype)
         return 0.5 * self.penalty * jnp.sum(w * w)
 
     def value(self, w: Array, data: Any, weight: Array) -> Array:
-        """f_i(w) [] from one node's data and weights, a piece at a time."""
         return self._streamed(self._total, w, data, weight) / jnp.sum(weight) + self.regulariser(w)
 
     def gradient(self, w: Array, data: Any, weight: Array) -> Array:
-        """The gradient of f_i at w [n] from one node's data and weights, a piece at a time."""
         # Shares of the weight, and no zeros to add: the compiler can then leave out what only other parts of g need.
         g = self._streamed(jax.grad(self._total), w, data, weight / jnp.sum(weight))
         return g if self.penalty is None else g + jax.grad(self.regulariser)(w)
 
     def test_loss(self, w: Array, data: Any) -> Array:
-        """The mean loss [] of the test examples at w [n], `test_batch` of them at a time."""
         found = self._in_batches(lambda place: self.losses(w, self.take(self.test, place)))
         return jnp.mean(found)
 
@@ -82,7 +77,6 @@ class Streamed(Problem):
         return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.eval_shape(residuals, w, data))
 
     def check_data(self) -> None:
-        """Refuse data and sizes of pieces that a run could not use: ValueError."""
         super().check_data()
         checks.integer(1, at_once=self.at_once, test_batch=self.test_batch)
         if self.nodes_at_once is not None:
