@@ -16,7 +16,8 @@ import jdfl
 from jdfl import config
 from jdfl.algorithms import descent
 from jdfl.base.arguments import options_of
-from jdfl.config import RunConfig, build, from_yaml, members, to_yaml
+from jdfl.config import RunConfig, build, families, from_yaml, to_yaml
+from jdfl.config.kinds import members
 from jdfl.engine import runner
 from tests.refused import refused
 
@@ -102,12 +103,12 @@ def test_bad_yaml_names_the_place_and_the_value():
 @pytest.mark.parametrize("place", ["gradients", "updates"])
 def test_noise_is_built_with_its_multiplier_or_calibrated(place):
     kind, original = {"gradients": ("gaussian", jdfl.Gaussian), "updates": ("laplace", jdfl.Laplace)}[place]
-    noise = config.MECHANISMS(kind)
-    assert config.MECHANISMS(kind, multiplier=2.5).build() == original(2.5)
+    noise = families.MECHANISMS(kind)
+    assert families.MECHANISMS(kind, multiplier=2.5).build() == original(2.5)
     with refused("multiplier"):
         noise.build()
     given = {"clip": 1.0, "mechanism": noise}
-    own = given if place == "gradients" else {"updates": config.UPDATES("clipped", **given)}
+    own = given if place == "gradients" else {"updates": families.UPDATES("clipped", **given)}
     algorithm = config.ALGORITHMS("d-psgd", **own)
     run = RunConfig(problem=TINY, network=config.NETWORKS("ring"), algorithm=algorithm, steps=7)
     with refused("multiplier", "privacy.epsilon"):
@@ -121,7 +122,7 @@ def test_noise_is_built_with_its_multiplier_or_calibrated(place):
     found = settled.algorithm if place == "gradients" else settled.algorithm.updates
     assert found.mechanism.multiplier == pytest.approx(float(mechanism.multiplier))
     assert config.settled(settled, made) == settled == from_yaml(to_yaml(settled))
-    both = config.ALGORITHMS("d-psgd", **given, updates=config.UPDATES("clipped", **given))
+    both = config.ALGORITHMS("d-psgd", **given, updates=families.UPDATES("clipped", **given))
     with refused("gradients", "updates"):
         build(dataclasses.replace(run, algorithm=both))
 
@@ -143,7 +144,7 @@ NEEDED = {
 
 
 def test_every_kind_builds_what_it_is_of():
-    for family in (config.ALGORITHMS, config.CODECS):
+    for family in (config.ALGORITHMS, families.CODECS):
         for kind, source in family.sources.items():
             assert isinstance(family(kind).build(), source if isinstance(source, type) else jdfl.CEPS), kind
     for kind in config.NETWORKS.sources.keys() - {"edge-list-file"}:

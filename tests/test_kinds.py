@@ -18,7 +18,7 @@ from jdfl.base.arguments import marks, options_of
 from jdfl.base.settings import Bound, documentation
 from jdfl.cli import load_schema, main
 from jdfl.cli import runs as run_command
-from jdfl.config import RunConfig, from_yaml, to_yaml
+from jdfl.config import RunConfig, families, from_yaml, to_yaml
 from jdfl.config.kinds import Kind, _arguments, _installed, shown
 from tests.refused import refused
 
@@ -27,10 +27,10 @@ FAMILIES = {
     "network": config.NETWORKS,
     "problem": config.PROBLEMS,
     "stop": config.STOPS,
-    "algorithm.codec": config.CODECS,
-    "algorithm.mechanism": config.MECHANISMS,
-    "algorithm.updates": config.UPDATES,
-    "network.compute": config.TIMES,
+    "algorithm.codec": families.CODECS,
+    "algorithm.mechanism": families.MECHANISMS,
+    "algorithm.updates": families.UPDATES,
+    "network.compute": families.TIMES,
 }
 KINDS = [(place, kind) for place, family in FAMILIES.items() for kind in family.sources]
 PYTHON_ONLY = {("ceps", "period"), ("one-bit", "matrix")}  # arrays
@@ -110,7 +110,7 @@ def test_every_bound_is_refused_by_name_in_python():
 
 def test_settings_are_shown_as_the_kinds_that_build_them():
     for codec in (jdfl.Sparse(share=0.3), jdfl.OneBit(d=7), jdfl.Dense("float16")):
-        assert shown(codec, config.CODECS).build() == codec
+        assert shown(codec, families.CODECS).build() == codec
     for kind, source in jdfl.algorithms.REGISTRY.items():
         assert config.ALGORITHMS(kind).build() == (source() if kind != "ceps" else source(codec=jdfl.OneBit()))
 

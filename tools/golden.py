@@ -34,7 +34,8 @@ import numpy as np
 
 import jdfl
 from jdfl.cli import main as command_line
-from jdfl.config import RunConfig, members
+from jdfl.config import RunConfig
+from jdfl.config.kinds import members
 from tests.contract.table import TABLE, Row
 from tests.contract.test_contract import make_network, make_problem
 

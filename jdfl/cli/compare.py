@@ -13,17 +13,13 @@ from jdfl.base import checks
 from jdfl.base.terminal import say
 from jdfl.cli import flags
 from jdfl.cli.running import begun, written
+from jdfl.config import to_yaml
 from jdfl.engine.progress import announced
 from jdfl.engine.provenance import versions
 from jdfl.engine.result import BAD
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.folder import fill
-from jdfl.lab.settings import (
-    CompareConfig,
-    build,
-    from_yaml,
-    to_yaml,
-)
+from jdfl.lab.settings import CompareConfig, build
 from jdfl.lab.table import write as table
 from jdfl.results.summary import finite
 from jdfl.store import jobs, lease, manifest
@@ -107,7 +103,7 @@ class Options(Working):
 
 def resume_compare(folder: Path, options: Working) -> int:
     """Continue a comparison; returns the exit status."""
-    return _work(folder, from_yaml(_settings(folder)), options)
+    return _work(folder, _settings(folder), options)
 
 
 def compare(config: CompareConfig, options: Options) -> int:
@@ -116,7 +112,7 @@ def compare(config: CompareConfig, options: Options) -> int:
     if folder is None or not (folder / _CONFIG).is_file():
         made = _experiment(config)  # refused before there is a folder
         return _work(begun(options.out, folder, f"compare-{config.problem.kind}"), config, options, made)
-    if to_yaml(from_yaml(_settings(folder))) != to_yaml(config):
+    if to_yaml(_settings(folder)) != to_yaml(config):
         raise ValueError(
             f"Expected the settings of the comparison in --folder {folder}, got others. Leave them as they were, or "
             "name another folder."
@@ -160,14 +156,12 @@ def _experiment(config: CompareConfig) -> jdfl.Experiment:
 
 def experiment_of(folder: Path) -> jdfl.Experiment:
     """The experiment in the folder of a comparison."""
-    return _experiment(from_yaml(_settings(folder)))
+    return _experiment(_settings(folder))
 
 
-def _settings(folder: Path) -> str:
+def _settings(folder: Path) -> CompareConfig:
     """The settings in the folder of a comparison; ValueError where somebody has changed them."""
-    text = flags.read(str(folder / _CONFIG))
-    manifest.check_signed(text, folder / _CONFIG)
-    return text
+    return flags.config_of(folder, CompareConfig)
 
 
 def _shown(found: Comparison, folder: Path, options: Working) -> int:

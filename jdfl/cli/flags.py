@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 from jdfl.base import checks
 from jdfl.cli.schema import Flag, Given, Node
-from jdfl.config import RunConfig, from_yaml, yaml_text
+from jdfl.config import Config, RunConfig, from_yaml, yaml_text
 from jdfl.config.kinds import members
 from jdfl.store.manifest import check_signed
 
@@ -99,12 +99,12 @@ def read(path: str) -> str:
         raise ValueError(f"Expected text in UTF-8 at {path}, got other bytes: {error}. Save it as UTF-8.") from error
 
 
-def config_of(folder: Path) -> RunConfig:
-    """The settings of a run in its folder; ValueError where somebody has changed the file."""
+def config_of(folder: Path, kind: type[Config] = RunConfig) -> Config:
+    """The settings of work in its folder; ValueError where somebody has changed the file."""
     file = folder / "config.yaml"
     text = read(str(file))
     check_signed(text, file)
-    return from_yaml(text)
+    return from_yaml(text, kind)
 
 
 def changed(folder: Path, config: RunConfig, *free: str) -> list[str]:

@@ -19,17 +19,8 @@ from jdfl.base.keys import key_in
 from jdfl.base.run_keys import RunKey
 from jdfl.base.settings import defaults
 from jdfl.config import yaml_text
-from jdfl.config.families import (
-    ALGORITHMS,
-    CODECS,
-    MECHANISMS,
-    NETWORKS,
-    PROBLEMS,
-    STOPS,
-    TIMES,
-    UPDATES,
-)
-from jdfl.config.kinds import Family, Kind, members
+from jdfl.config.families import ALGORITHMS, NETWORKS, PROBLEMS, STOPS
+from jdfl.config.kinds import Kind
 from jdfl.engine import accountant, runner
 from jdfl.engine.booking import intents
 from jdfl.engine.callbacks import Budget
@@ -39,34 +30,6 @@ from jdfl.engine.stepping import paired
 from jdfl.engine.stopping import StopRule
 from jdfl.network import Network
 from jdfl.problems import Problem
-
-__all__ = [
-    "ALGORITHMS",
-    "CODECS",
-    "MECHANISMS",
-    "NETWORKS",
-    "PROBLEMS",
-    "STOPS",
-    "TIMES",
-    "UPDATES",
-    "Family",
-    "Kind",
-    "Points",
-    "Privacy",
-    "RunConfig",
-    "StudyConfig",
-    "budget_of",
-    "build",
-    "from_yaml",
-    "intended",
-    "key_of",
-    "ledger_of",
-    "members",
-    "noise_for_now",
-    "run_key_of",
-    "settled",
-    "to_yaml",
-]
 
 Config = TypeVar("Config", default="RunConfig")
 _run = defaults(runner.run)
@@ -147,7 +110,7 @@ class StudyConfig(Points):
     """All other settings."""
 
 
-def to_yaml(config: RunConfig | StudyConfig) -> str:
+def to_yaml(config: Any) -> str:
     """The configuration as YAML that `from_yaml` reads back to an equal value."""
     return yaml_text.dump(config)
 

@@ -23,6 +23,7 @@ from jdfl.privacy import PrivacyReport
 from jdfl.privacy.report import Together
 from jdfl.results import stored
 from jdfl.store import manifest
+from jdfl.store.files import placed_folder
 
 if TYPE_CHECKING:
     from jdfl.lab.drawing import Drawn
@@ -352,9 +353,23 @@ class Comparison(Tabled):
         Raises:
             ValueError: For an unknown amount or metric, a bad size, and another number of Axes than amounts.
         """
-        from jdfl.lab import plots  # matplotlib, for those who draw
+        from jdfl.lab import drawing, plots  # matplotlib, for those who draw
 
-        return plots.of_comparison(self, x, y, marks=marks, ax=ax, width=width, height=height, floor=floor)
+        y = self.measure if y is None else y
+        checks.one_of(metrics_of(self.curves), y=y)
+        axes = axes_of(self.curves)
+        own = self.by if self.by in axes else "round"
+        panels, ends = dict[str, pd.DataFrame](), dict[str, float]()
+        for name in plots.amounts(own if x is None else x, axes):
+            view = self.view(name)
+            title = "\n".join([words.axis(self, name), *words.notes(view)]) if marks else AXES[name]
+            panels[title] = curves.band(view.curves, name, y)
+            if view.by == name and view.budget is not None:
+                ends[title] = view.budget
+        names = {label: words.named(self, label) if marks else label for label in self.results}
+        floor = self.floor if floor is None and y == "suboptimality" else floor
+        how: Any = {"floor": floor, "ax": ax, "width": width, "height": height, "origin": self.provenance}
+        return drawing.lines(panels, names, y.replace("_", " "), band=curves.BAND, ends=ends, **how)
 
     @checked
     def save(self, folder: str | Path, *, config_yaml: str = "", overwrite: bool = False) -> Path:
@@ -372,9 +387,11 @@ class Comparison(Tabled):
         Returns:
             The path of the folder.
         """
-        from jdfl.lab.folder import write_comparison
+        from jdfl.lab.folder import fill
 
-        return write_comparison(self, folder, config_yaml, overwrite=overwrite)
+        with placed_folder(folder, overwrite=overwrite) as partial:
+            fill(self, partial, config_yaml)
+        return Path(folder)
 
     @checked
     def report(self, path: str | Path) -> Path:

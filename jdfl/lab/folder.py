@@ -16,7 +16,7 @@ from jdfl.results import stored
 from jdfl.results.folder import environment
 from jdfl.results.summary import as_paragraphs, privacy_of
 from jdfl.store import manifest
-from jdfl.store.files import placed, placed_folder, tidy, write
+from jdfl.store.files import placed, tidy, write
 
 if TYPE_CHECKING:
     from jdfl.lab.comparison import Comparison
@@ -29,13 +29,6 @@ _TABLES: dict[str, Format] = {"table.txt": "text", "table.md": "markdown", "tabl
 _DATA = "comparison.json comparison.npz curves.csv curves.parquet tuning.csv equal_costs.csv environment.json"
 _PAGES = "provenance.json figure.png figure.pdf report.html manifest.json"
 FILES = (*_TABLES, *_DATA.split(), *_PAGES.split())
-
-
-def write_comparison(comparison: "Comparison", folder: str | Path, config_yaml: str, *, overwrite: bool) -> Path:
-    """`fill` a folder that is renamed when it is complete."""
-    with placed_folder(folder, overwrite=overwrite) as partial:
-        fill(comparison, partial, config_yaml)
-    return Path(folder)
 
 
 def fill(comparison: "Comparison", folder: Path, config_yaml: str, *, apart: Sequence[str] = ()) -> None:

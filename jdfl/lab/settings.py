@@ -104,16 +104,6 @@ class CompareConfig(Settings):
     """The algorithms to compare; those that a flag names have default settings."""
 
 
-def to_yaml(config: CompareConfig) -> str:
-    """The configuration as YAML that `from_yaml` reads back to an equal value."""
-    return yaml_text.dump(config)
-
-
-def from_yaml(text: str) -> CompareConfig:
-    """The configuration behind YAML; ValueError names what does not fit."""
-    return yaml_text.load(CompareConfig, text)
-
-
 def build(config: CompareConfig) -> tuple[dict[str, Compared], Any, Any, dict[str, Any]]:
     """The methods, the problem, the network and the options that `jdfl.compare` takes.
 

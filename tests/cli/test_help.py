@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jdfl.cli import NAMES, describing, flags_of, main, parse, schema
-from jdfl.config import ALGORITHMS, CODECS, MECHANISMS, NETWORKS, PROBLEMS, STOPS, TIMES, UPDATES
+from jdfl.config.families import ALGORITHMS, CODECS, MECHANISMS, NETWORKS, PROBLEMS, STOPS, TIMES, UPDATES
 
 LIMIT = 120
 FAMILIES = {"problem": PROBLEMS, "network": NETWORKS, "algorithm": ALGORITHMS, "stop": STOPS}

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 import jdfl
 from jdfl import config
 from jdfl.cli import main, parse
+from jdfl.config import from_yaml, to_yaml
 from jdfl.lab import settings as compare
 from jdfl.lab.entries import DEFAULT
-from jdfl.lab.settings import CompareConfig, Entry, Settings, build, from_yaml, to_yaml
+from jdfl.lab.settings import CompareConfig, Entry, Settings, build
 from tests.refused import each_refused, refused
 from tests.test_config import values
 
@@ -50,7 +51,7 @@ def apart(monkeypatch, tmp_path):
 @settings(max_examples=8)
 @given(st.deferred(lambda: values(CompareConfig)))
 def test_yaml_round_trip_is_exact(given: CompareConfig):
-    assert from_yaml(to_yaml(given)) == given
+    assert from_yaml(to_yaml(given), CompareConfig) == given
 
 
 def test_bad_yaml_names_the_place_and_the_value():
@@ -62,11 +63,11 @@ def test_bad_yaml_names_the_place_and_the_value():
         ("by: moons", "by", "'moons'", "bytes"),
     ):
         with refused(*words):
-            from_yaml(text)
+            from_yaml(text, CompareConfig)
 
 
 def test_what_is_built_is_what_was_said():
-    start = from_yaml(SMALL)
+    start = from_yaml(SMALL, CompareConfig)
     given = dataclasses.replace(start, grids=("step_scale=1,2.5",), by="bytes", redraw=())
     entries, problem, network, options = build(given)
     assert list(entries) == ["ceps", "on a ring", "ceps-2"]
@@ -84,7 +85,7 @@ def test_what_is_built_is_what_was_said():
 
 
 def test_every_trial_draws_data_and_network_anew_where_they_have_a_seed():
-    start = from_yaml(SMALL + "redraw: null\n")
+    start = from_yaml(SMALL + "redraw: null\n", CompareConfig)
     _, problem, network, _ = build(start)
     assert callable(problem)
     assert network.m == 4  # a complete network has nothing to draw
@@ -103,7 +104,7 @@ def test_every_trial_draws_data_and_network_anew_where_they_have_a_seed():
 
 def built(**changes):
     """What is built of the small file with some settings in exchange."""
-    return build(dataclasses.replace(from_yaml(SMALL), **changes))
+    return build(dataclasses.replace(from_yaml(SMALL, CompareConfig), **changes))
 
 
 def test_settings_that_make_no_sense():
@@ -137,7 +138,7 @@ def test_defaults_are_the_librarys_and_the_help_has_a_file_that_can_be_read(caps
     assert (here.by, here.also, here.extend) == (DEFAULT[0], DEFAULT, jdfl.Tuning().extend)
     assert main(["compare", "--help"]) == 0
     example = capsys.readouterr().out.split("flags override it:\n")[1].split("\n\n")[0]
-    assert len(from_yaml(example).algorithms) == 3
+    assert len(from_yaml(example, CompareConfig).algorithms) == 3
 
 
 def test_names_on_the_command_line_take_the_place_of_those_in_the_file():

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import jdfl
+from jdfl.config import from_yaml
 from jdfl.lab.entries import calibrated, plans
-from jdfl.lab.settings import build, from_yaml
+from jdfl.lab.settings import CompareConfig, build
 from tests.later import Later
 from tests.refused import refused
 from tests.toy import terms
@@ -140,8 +141,8 @@ algorithms:
 - {kind: d-psgd, clip: 5.0, mechanism: gaussian}
 - {kind: dsgt, clip: 5.0, mechanism: {kind: laplace, multiplier: 3.0}}
 """
-    entries, _, _, options = build(from_yaml(file))
+    entries, _, _, options = build(from_yaml(file, CompareConfig))
     assert (options["epsilon"], options["delta"]) == (4.0, None)
     assert entries["d-psgd"].algorithm.gradients.mechanism == jdfl.Gaussian(1.0)
     with refused("multiplier"):
-        build(from_yaml(file.replace("epsilon: 4.0", "")))
+        build(from_yaml(file.replace("epsilon: 4.0", ""), CompareConfig))

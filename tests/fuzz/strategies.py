@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from hypothesis import strategies as st
 
 from jdfl.base.arguments import options_of
-from jdfl.config import members
+from jdfl.config.kinds import members
 
 ODD_FLOATS = (math.nan, math.inf, -math.inf, -1.0, 0.0, -0.0, 1e-320, 1e-9, 0.5, 1.0, 1.5, 3.0, 1e9, 1e300)
 ODD_INTS = (-(2**63), -1, 0, 1, 2, 3, 5, 7, 2**31 - 1, 2**31, 2**32, 2**63, 10**30)

@@ -15,7 +15,8 @@ import yaml
 
 from jdfl import config
 from jdfl.cli import account, audit, compare, looking, runs, sweep, verify
-from jdfl.config import RunConfig, members, to_yaml
+from jdfl.config import RunConfig, to_yaml
+from jdfl.config.kinds import members
 from jdfl.engine import loop
 from jdfl.lab import study
 from jdfl.lab.settings import Settings
