@@ -210,16 +210,12 @@ def skipped_unless(predicate: Array, function: Callable[..., Any], otherwise: An
         axes = jax.tree.map(lambda mapped: 0 if mapped else None, tuple(batched))
 
         def lane(predicate: Array, otherwise: Any, *operands: Any) -> Any:
-            return _pick(predicate, function(*operands), otherwise)
+            return jax.tree.map(lambda a, b: jnp.where(predicate, a, b), function(*operands), otherwise)
 
         found = jax.vmap(lane, in_axes=axes, axis_size=size)(predicate, otherwise, *operands)
         return found, jax.tree.map(lambda _: True, found)
 
     return run(predicate, otherwise, *operands)
-
-
-def _pick(predicate: Array, one: Any, other: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(predicate, a, b), one, other)
 
 
 def limbs(count: Array) -> Array:

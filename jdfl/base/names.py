@@ -130,6 +130,12 @@ def labels_of(value: Any, axis: int = 0) -> Any:
     return found if isinstance(found, sys.modules["pandas"].Index) else None
 
 
+def names_in(argument: str, value: Any) -> Names | None:
+    """The names of nodes in the index or keys of a table; None for one without, or whose index pandas has counted."""
+    index = labels_of(value)
+    return None if index is None or type(index).__name__ == "RangeIndex" else names_of(argument, index)
+
+
 def _index(labels: Any) -> Any:
     import pandas as pd
 

@@ -89,7 +89,7 @@ def dataclass(cls: type[T]) -> type[T]:
 
     jax.tree_util.register_pytree_with_keys(made, named_children, whole, children)
     made.__jdfl_struct__ = True
-    made.replace = _replace
+    made.replace = dataclasses.replace
     return made
 
 
@@ -97,8 +97,3 @@ def _keep_schedule(self: Any) -> None:
     """Keep a function given as the step size `lr` as a schedule."""
     if callable(lr := getattr(self, "lr", None)) and not isinstance(lr, StepSizeSchedule):
         object.__setattr__(self, "lr", StepSizeSchedule(lr))
-
-
-def _replace(self: Any, **changes: Any) -> Any:
-    """The same value with some fields changed."""
-    return dataclasses.replace(self, **changes)

@@ -201,7 +201,7 @@ def transmit(
     m, codec = x.shape[0], wire.codec
     direct = codec.direct and not isinstance(x, Nonzeros)
     some = at_once(m, wire.n, _DIRECT_ROWS) if direct else lanes or min(codec.lanes(wire), at_once(m, wire.n, m))
-    code = _arrived if direct else round_trip
+    code = (lambda wire, key, x: wire.codec.arrived(key, x, wire)) if direct else round_trip
     if not isinstance(x, Nonzeros) and ((direct and m <= some) or (codec.free and not direct)):
         # Selecting rows would cost more.
         sent = x if onto is None else x - onto
@@ -218,16 +218,10 @@ def transmit(
         coded = coded if onto is None else received[rows] + coded
         return jax.tree.map(lambda all, some: all.at[rows].set(some, mode="drop"), received, coded)
 
-    return ops.for_rows(wanted, some, block, jax.tree.map(_zeros, x) if onto is None else onto)
+    def zeros(x: Array) -> Array:  # of a constant the compiler would keep a copy, and copy that
+        return jnp.broadcast_to(lax.optimization_barrier(jnp.zeros((), x.dtype)), x.shape)
 
-
-def _zeros(x: Array) -> Array:
-    """Zeros like x that are written where they are needed; of a constant the compiler keeps a copy, and copies that."""
-    return jnp.broadcast_to(lax.optimization_barrier(jnp.zeros((), x.dtype)), x.shape)
-
-
-def _arrived(wire: Wire, key: Array, x: Array) -> Array:
-    return wire.codec.arrived(key, x, wire)
+    return ops.for_rows(wanted, some, block, jax.tree.map(zeros, x) if onto is None else onto)
 
 
 def receive(

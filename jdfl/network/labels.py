@@ -12,7 +12,7 @@ from scipy.optimize import linear_sum_assignment
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.base.names import labels_of
+from jdfl.base.names import names_in
 from jdfl.base.settings import Bound, Count, Natural, Seed
 from jdfl.network.conversions import from_matrix
 from jdfl.network.graph import Static
@@ -34,12 +34,6 @@ def _shares(counts: Any) -> np.ndarray:
     if not np.all((total > 0) & np.isfinite(total)):
         raise ValueError("Expected counts with an example at every node, got a row without. Leave that node out.")
     return found / total
-
-
-def _named(counts: Any) -> Any:
-    """The names of the nodes that a table has in its index; None for other arrays."""
-    index = labels_of(counts)
-    return None if index is None or type(index).__name__ == "RangeIndex" else index
 
 
 @checked
@@ -73,7 +67,6 @@ def d_cliques(
         ValueError: For counts that are not [m, c] numbers from 0, or a node without examples.
     """
     shares, rng = _shares(counts), np.random.default_rng(seed)
-    names = _named(counts)
     m = len(shares)
     cliques = [list(one) for one in np.array_split(rng.permutation(m), -(-m // size))]
     everyone = shares.mean(axis=0)
@@ -90,7 +83,8 @@ def d_cliques(
         spare[ends] += 1
         edges.append((ends[0], ends[1]))
     u, v = np.array(edges, np.int64).reshape(-1, 2).T
-    return build(linked(u, v, m), weights, format, f"D-Cliques(m={m}, size={size}, {between})").named(names)
+    name = f"D-Cliques(m={m}, size={size}, {between})"
+    return build(linked(u, v, m), weights, format, name).named(names_in("counts", counts))
 
 
 def _swap(one: list[int], other: list[int], shares: np.ndarray, everyone: np.ndarray, rng: Any) -> None:
@@ -151,4 +145,4 @@ def stl_fw(
             break
         W = W + np.clip(-np.sum(gradient * towards) / curvature, 0, 1) * towards
     name = f"STL-FW(m={m}, budget={c if budget is None else budget})"
-    return from_matrix(W, format=format, name=name).named(_named(counts))
+    return from_matrix(W, format=format, name=name).named(names_in("counts", counts))

@@ -55,7 +55,6 @@ class Around(Shown):
 
     @property
     def m(self) -> int:
-        """The number of nodes."""
         return self.base.m
 
     @property

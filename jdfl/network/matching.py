@@ -56,7 +56,6 @@ class Matchings(Shown):
 
     @property
     def m(self) -> int:
-        """The number of nodes."""
         return self.partner.shape[0]
 
     def at(self, k: Array, key: Array) -> Graph:

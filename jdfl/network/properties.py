@@ -374,7 +374,6 @@ def require(
     graph is tested; for other changing networks, those of the first three rounds, so a rare exception may pass.
 
     Args:
-        method: The method that needs the properties, as named in the message.
         fixed: The same neighbours in every round and no lost message, which only a `Static` network guarantees.
         undirected: Every link runs both ways.
         doubly_stochastic: Rows and columns of W sum to one.
@@ -434,7 +433,6 @@ def check_weights(network: Network, method: str, *, columns: bool = False, mixes
     least, where 200 matrices have more than 2^26 entries).
 
     Args:
-        method: The method that runs on it, as named in the message.
         columns: Require columns of W that sum to one, for push-sum; negative weights are then refused, since the
             push-sum weights of nodes could vanish.
         mixes: Whether the method multiplies by W.

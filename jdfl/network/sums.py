@@ -128,9 +128,11 @@ class Halo:
 def halo(senders: np.ndarray, mask: np.ndarray, devices: int) -> tuple[Halo, np.ndarray] | None:
     """The exchange of rows for a table of senders that is sharded over devices."""
     m = len(senders) // devices
-    wanted = [_remote(senders, mask, m, device) for device in range(devices)]
     lists: dict[int, dict[int, np.ndarray]] = {}  # hop -> sending device -> its rows
-    for device, ids in enumerate(wanted):
+    for device in range(devices):
+        here = slice(device * m, (device + 1) * m)
+        heard: Any = np.unique(senders[here][mask[here]])
+        ids = heard[heard // m != device]  # of its in-neighbours that live on other devices
         for source in np.unique(ids // m):
             lists.setdefault(int(device - source) % devices, {})[int(source)] = ids[ids // m == source] - source * m
     size = {hop: max(map(len, lists[hop].values())) for hop in sorted(lists)}
@@ -158,13 +160,6 @@ def halo(senders: np.ndarray, mask: np.ndarray, devices: int) -> tuple[Halo, np.
                 place[source * m + own] = begin[hop] + np.arange(len(own))
         local[here] = place[senders[here]]
     return Halo(tuple(rows), tuple(size), tuple(pairs)), local
-
-
-def _remote(senders: np.ndarray, mask: np.ndarray, m: int, device: int) -> np.ndarray:
-    """The ids, ascending, of a device's in-neighbours that live on other devices."""
-    here = slice(device * m, (device + 1) * m)
-    heard: Any = np.unique(senders[here][mask[here]])
-    return heard[heard // m != device]
 
 
 def _axis() -> str:

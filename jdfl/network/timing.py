@@ -24,7 +24,7 @@ from jax import Array
 
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked, settings
-from jdfl.base.names import NodeNames, labels_of, names_of, order_of
+from jdfl.base.names import NodeNames, names_in, order_of
 from jdfl.base.settings import Bound, NotNegative, Positive
 from jdfl.base.streams import Stream
 from jdfl.devices import nodes
@@ -143,9 +143,7 @@ def time_trace(
     Raises:
         ValueError: For times that are not positive and finite, and for another shape.
     """
-    labels, names = labels_of(seconds), NodeNames()
-    if labels is not None and type(labels).__name__ != "RangeIndex":
-        names = NodeNames(names_of("seconds", labels))
+    names = NodeNames(names_in("seconds", seconds))
     rows: Any = list(seconds.values()) if isinstance(seconds, Mapping) else seconds
     if np.ndim(rows) != 2 or 0 in np.shape(rows):
         raise ValueError(f"Expected seconds of the shape (m, K), got {np.shape(rows)}. Give a row for every node.")

@@ -111,7 +111,6 @@ class NNA(Rule):
         return received.moved(jnp.where(near, 1 / (1 + kept)[:, None].astype(received.own.dtype), 0))
 
     def combines(self, weight: np.ndarray) -> bool:
-        """Return whether more than b in-neighbours are there."""
         return len(weight) > self.b
 
 
@@ -160,7 +159,6 @@ class UBAR(Rule):
         return _trusting(received, jnp.where(jnp.any(good, axis=1, keepdims=True), good, best), self.alpha)
 
     def combines(self, weight: np.ndarray) -> bool:
-        """Return whether there are in-neighbours, with a weight above zero."""
         return len(weight) > 0 and float(self.alpha) < 1
 
     def most(self, degree: int) -> int:
@@ -194,7 +192,6 @@ class BALANCE(Rule):
         return _trusting(received, received.here & (received.distances() <= most[:, None]), self.alpha)
 
     def combines(self, weight: np.ndarray) -> bool:
-        """Return whether there are in-neighbours, with a weight above zero."""
         return len(weight) > 0 and float(self.alpha) < 1
 
     def most(self, degree: int) -> int:

@@ -30,7 +30,7 @@ class Weak(NamedTuple):
 @checked
 def weak_nodes(graph: Graph, nodes: Sequence[int], rule: Rule) -> list[Weak]:
     """The honest nodes around which there are more attackers than the rule assumes, or than its paper's bound."""
-    liar = _liars(graph.m, nodes)
+    liar = np.isin(np.arange(graph.m), nodes)
     mask, senders = np.asarray(graph.mask), np.asarray(graph.senders)
     around, degree = (mask & liar[senders]).sum(axis=1), mask.sum(axis=1)
     found: list[Weak] = []
@@ -52,7 +52,7 @@ def check_honest(network: Network, nodes: Sequence[int]) -> None:
         checks.refuse(f"fewer than {m} attackers", "nodes", tuple(nodes), "Some nodes must be honest.")
     if not isinstance(network, Static):
         return
-    links, good = arcs_of(round_of(network, 0)), ~_liars(m, nodes)
+    links, good = arcs_of(round_of(network, 0)), ~np.isin(np.arange(m), nodes)
     place = np.cumsum(good) - 1
     keep = good[links.receiver] & good[links.sender]
     parts, _ = components(Arcs(int(good.sum()), place[links.receiver[keep]], place[links.sender[keep]]))
@@ -95,9 +95,3 @@ def check_combines(network: Network, rule: Rule, method: str) -> None:
         f"they receive, for they have too few in-neighbours: {shown}. {remedy}",
         stacklevel=2,
     )
-
-
-def _liars(m: int, nodes: Sequence[int]) -> np.ndarray:
-    found = np.zeros(m, np.bool_)
-    found[list(nodes)] = True
-    return found

@@ -66,7 +66,6 @@ class TrimmedMean(Rule):
         return received.each(one)
 
     def combines(self, weight: np.ndarray) -> bool:
-        """Return whether more than 2 b in-neighbours are there."""
         return len(weight) > 2 * self.b
 
 

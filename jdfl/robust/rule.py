@@ -265,7 +265,6 @@ class Weighted(Rule):
 
     @property
     def minimises(self) -> str:
-        """That of methods that multiply by W."""
         return ""
 
     def most(self, degree: int) -> int:

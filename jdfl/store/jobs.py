@@ -139,8 +139,13 @@ def opened(folder: Path, origin: Mapping[str, Any], *, any_version: bool = False
             warnings.warn(f"{message}.", stacklevel=3)
         new = _begin(folder, {"format": _FORMAT, "token": uuid4().hex[:16], **origin}, any_version)
         note(folder, "begun" if new else "resumed", **before)
-        with _ended_by_signals(), _noted(folder):
-            yield Jobs(folder, retry, lease)
+        with _ended_by_signals():
+            try:
+                yield Jobs(folder, retry, lease)
+            except BaseException as error:
+                with suppress(OSError):
+                    note(folder, "cut off", by=type(error).__name__, said=str(error)[:500])
+                raise
     finally:
         lease.release()
 
@@ -152,9 +157,7 @@ def _begin(folder: Path, origin: dict[str, Any], any_version: bool) -> bool:
     path = folder / ORIGIN
     if path.is_file():
         before = _read(path)
-        free = {"versions": {}, "token": ""} | (
-            {"settings": ""} if any_version else {}
-        )  # which another version writes otherwise
+        free = {"versions": {}, "token": ""} | ({"settings": ""} if any_version else {})
         if {**before, **free} != {**origin, **free}:
             raise ValueError(
                 f"Expected the work that was begun in {folder}, got other work, or other settings. Put the file of its "
@@ -169,17 +172,6 @@ def _begin(folder: Path, origin: dict[str, Any], any_version: bool) -> bool:
         return False
     write(path, origin)
     return True
-
-
-@contextmanager
-def _noted(folder: Path) -> Generator[None]:
-    """An event where the work is cut off by an error or a signal."""
-    try:
-        yield
-    except BaseException as error:
-        with suppress(OSError):
-            note(folder, "cut off", by=type(error).__name__, said=str(error)[:500])
-        raise
 
 
 @contextmanager
