@@ -11,7 +11,7 @@ import jdfl
 from jdfl import network as nw
 from jdfl import testing
 from jdfl.base import struct
-from jdfl.cli.running import status_of
+from jdfl.cli.running import STATUSES
 from jdfl.engine import batch, invariants, runner
 from jdfl.engine.invariants import Known, Rule, Weights
 from tests.later import Later
@@ -196,7 +196,7 @@ def test_plans_are_those_of_the_ledger_and_of_scheduled_noise(tmp_path, monkeypa
 
 def test_such_a_run_is_stored_and_not_continued(tmp_path):
     bad = leaky(callbacks=[jdfl.Checkpoints(tmp_path / "kept", every=1)])
-    assert status_of(bad) == 6
+    assert STATUSES[bad.ending] == 6
     with refused("invariant"):
         jdfl.engine.checkpoint.Checkpoint.of(bad)
     with refused("invariant"):

@@ -103,16 +103,16 @@ class Options(Working):
 
 def resume_compare(folder: Path, options: Working) -> int:
     """Continue a comparison; returns the exit status."""
-    return _work(folder, _settings(folder), options)
+    return _work(folder, flags.config_of(folder, CompareConfig), options)
 
 
 def compare(config: CompareConfig, options: Options) -> int:
     """Compare, write and show; returns the exit status."""
     folder = options.folder
     if folder is None or not (folder / _CONFIG).is_file():
-        made = _experiment(config)  # refused before there is a folder
+        made = experiment_of(config)  # refused before there is a folder
         return _work(begun(options.out, folder, f"compare-{config.problem.kind}"), config, options, made)
-    if to_yaml(_settings(folder)) != to_yaml(config):
+    if to_yaml(flags.config_of(folder, CompareConfig)) != to_yaml(config):
         raise ValueError(
             f"Expected the settings of the comparison in --folder {folder}, got others. Leave them as they were, or "
             "name another folder."
@@ -128,7 +128,7 @@ def _work(folder: Path, config: CompareConfig, options: Working, experiment: jdf
         found = cast(Comparison, jdfl.load(folder))
         jobs.Jobs(folder).clear()  # if it was killed before it could do that
         return _shown(found, folder, options)
-    made, text = experiment or _experiment(config), manifest.signed(to_yaml(config))
+    made, text = experiment or experiment_of(config), manifest.signed(to_yaml(config))
     origin = {"work": "comparison", "settings": jobs.name_of(to_yaml(config)), "versions": versions()}
     try:
         with jobs.opened(folder, origin, any_version=options.any_version, retry=options.retry) as kept:
@@ -149,19 +149,10 @@ def _work(folder: Path, config: CompareConfig, options: Working, experiment: jdf
     return _shown(found, folder, options)
 
 
-def _experiment(config: CompareConfig) -> jdfl.Experiment:
+def experiment_of(config: CompareConfig) -> jdfl.Experiment:
+    """The experiment that a configuration describes."""
     methods, problem, network, settings = build(config)
     return jdfl.Experiment(problem=problem, network=network, methods=methods, **settings)
-
-
-def experiment_of(folder: Path) -> jdfl.Experiment:
-    """The experiment in the folder of a comparison."""
-    return _experiment(_settings(folder))
-
-
-def _settings(folder: Path) -> CompareConfig:
-    """The settings in the folder of a comparison; ValueError where somebody has changed them."""
-    return flags.config_of(folder, CompareConfig)
 
 
 def _shown(found: Comparison, folder: Path, options: Working) -> int:

@@ -1,6 +1,6 @@
 """The commands that look at what there is: `choose` and `data`, and at runs: `report` and `export`.
 
-The lab is imported by those that need it, so that the others answer soon.
+What draws is imported by those that need it, so that the others answer soon.
 """
 
 import dataclasses
@@ -13,13 +13,24 @@ from typing import Any
 from jdfl.base import checks
 from jdfl.base.terminal import wrapped
 from jdfl.cli.flags import Folders, Words
+from jdfl.lab import choosing
 from jdfl.problems import places
 from jdfl.problems.fetch import SOURCES, fetch
 from jdfl.store import manifest
 
+_flags: Any = dataclasses.make_dataclass(
+    "Flags",
+    [
+        (name, bool, dataclasses.field(default=False, metadata={"about": f"{text[0].upper()}{text[1:]}."}))
+        for name, text in choosing.PROPERTIES.items()
+    ],
+    frozen=True,
+    kw_only=True,
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Properties:
+class Properties(_flags):
     """List the algorithms that have all of the properties that you ask for, and what the others lack.
 
     Without properties, algorithms are listed by how many they have; --json has the reason of every single one.
@@ -35,34 +46,12 @@ class Properties:
     exit status: 0 some fit, 1 none does, 2 a mistake in the flags
     """
 
-    directed: bool = False
-    """Links run one way, and every node knows only its own out-degree."""
-    changing: bool = False
-    """The links are others in every round."""
-    lossy: bool = False
-    """Messages are lost."""
-    late: bool = False
-    """Messages arrive in later rounds."""
-    compressed: bool = False
-    """Messages lose part of what they carry."""
-    exact: bool = False
-    """The optimum is reached with a constant step size, whatever the nodes' data are."""
-    local_steps: bool = False
-    """Several gradient steps, or rounds, lie between two exchanges."""
-    private: bool = False
-    """Noise gives a guarantee that the library derives."""
-    robust: bool = False
-    """Some nodes send what they like."""
-    personal: bool = False
-    """Every node learns a model of its own."""
     json: bool = False
     """Print JSON."""
 
 
 def choose(options: Properties) -> int:
     """Print which algorithms fit and which do not; returns the exit status."""
-    from jdfl.lab import choosing
-
     found = choosing.choose(*(name for name in choosing.PROPERTIES if getattr(options, name)))
     fitting = [one for one in found if one.fits]
     if options.json:

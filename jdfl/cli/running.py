@@ -111,6 +111,7 @@ class Views(Callback):
             self._begun = True
 
 
+# By the way a run ended, its exit status; of others 0.
 STATUSES = {"diverged": 3, "invariant": 6, "time limit": 124, "interrupted": 130, "terminated": 143}
 
 
@@ -282,8 +283,3 @@ class Session:
         if result.ending in (*STATUSES, "budget"):
             print(f"jdfl: {result.reason}", file=sys.stderr)
         return result, summary
-
-
-def status_of(result: Result) -> int:
-    """The exit status for the way a run ended."""
-    return STATUSES.get(result.ending, 0)

@@ -14,7 +14,7 @@ from jdfl.base import checks
 from jdfl.base.keys import key_file
 from jdfl.base.terminal import wrapped
 from jdfl.cli import flags
-from jdfl.cli.running import STATUSES, Running, Session, begun, status_of
+from jdfl.cli.running import STATUSES, Running, Session, begun
 from jdfl.config import RunConfig, build, settled
 from jdfl.devices import processes
 from jdfl.engine.booking import Room
@@ -120,7 +120,7 @@ def run(config: RunConfig, options: Options) -> int:
             around = options.folder or options.out
             result, one = session.run(folder, around, key=key, seed=own, label=label, new=True)
             summaries += [] if one is None else [one]
-            status = max(status, status_of(result))
+            status = max(status, STATUSES.get(result.ending, 0))
             if result.ending in CUTS:
                 break
     if len(summaries) > 1 and not (options.json or options.quiet):
@@ -201,7 +201,7 @@ def resume(folder: Path, config: RunConfig, options: Resuming) -> int:
     result, summary = session.run(own, folder.parent, key=session.recorded_key(folder), resume=before)
     if options.json and summary is not None:
         print(json.dumps(summary, indent=2, allow_nan=False, default=str))
-    return status_of(result)
+    return STATUSES.get(result.ending, 0)
 
 
 def _summary(folder: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from jdfl.engine.provenance import Provenance
 from jdfl.engine.result import Result, Snapshot
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.points import run_group
+from jdfl.lab.settings import CompareConfig
 from jdfl.lab.study import CURVES, RUNS, Study, writable
 from jdfl.lab.watch import returns
 from jdfl.results.checkpoints import JOURNAL, RECORDS, history_of
@@ -188,7 +189,7 @@ def _of_comparison(folder: Path) -> Iterator[str]:
     if not (folder / "comparison.json").is_file():
         return
     before = cast(Comparison, jdfl.load(folder))
-    experiment = compare.experiment_of(folder)
+    experiment = compare.experiment_of(flags.config_of(folder, CompareConfig))
     for label, runs in before.results.items():
         found = list[str]()
         for was, now in zip(runs, experiment.remade(before, label) if runs else (), strict=True):

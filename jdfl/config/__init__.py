@@ -89,8 +89,8 @@ class RunConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Points:
-    """The runs of a study: what it tries in a configuration."""
+class StudyConfig:
+    """Everything that decides a study."""
 
     over: tuple[str, ...] = ()
     """Values to try: setting=value,value,... or, with --random, setting=uniform:LOW:HIGH, or log, or int."""
@@ -100,12 +100,6 @@ class Points:
     """Seed of these points."""
     seeds: int = 1
     """Number of runs of every point, with the seeds `seed`, `seed` + 1, ..."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyConfig(Points):
-    """Everything that decides a study."""
-
     base: RunConfig = RunConfig()
     """All other settings."""
 

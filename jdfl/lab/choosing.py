@@ -45,18 +45,12 @@ _CODEC = "sends its models"  # how warnings of codecs begin
 class Choice:
     """An algorithm, and whether it fits."""
 
-    name: str
-    """Its name in the registry and on the command line."""
-    title: str
-    """Its title in messages and papers."""
-    tuned: tuple[str, ...]
-    """The settings that a comparison tunes."""
-    channels: tuple[str, ...]
-    """The kinds of messages that it sends."""
-    lacks: str
-    """The first property that is missing, and why; empty where it fits."""
-    has: tuple[str, ...] = ()
-    """Of a choice without properties: those that its settings and its requirements on networks allow."""
+    name: str  # in the registry and on the command line
+    title: str  # in messages and papers
+    tuned: tuple[str, ...]  # the settings that a comparison tunes
+    channels: tuple[str, ...]  # the kinds of messages that it sends
+    lacks: str  # the first property that is missing, and why; empty where it fits
+    has: tuple[str, ...] = ()  # of a choice without properties: those that its settings and requirements allow
 
     @property
     def fits(self) -> bool:

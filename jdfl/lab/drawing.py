@@ -151,24 +151,15 @@ def lines(
     continues at its last mean. An axis is logarithmic where its values are positive and far apart. Lines become thinner
     from the first to the last, and their markers stand at different places, so that lines which coincide are all seen.
 
-    Args:
-        panels: Frames by the title of their horizontal axis, with columns label, x, mean, low and high, a row per
-            record; at least one.
-        names: By label, what the legend says, in this order, of all methods: `looks` of these. One line without a name
-            has no legend.
-        y: The title of the vertical axis.
-        band: What the bands are, for the legend; empty: it does not say.
-        ends: By title, the amount where a horizontal axis ends, such as the budget of the comparison; records beyond it
-            are not drawn. None: where the records end.
-        floor: The accuracy of the reference that values are measured from: smaller values are drawn at it, and a
-            logarithmic axis ends there. None: there is none.
-        ax: Axes to draw into, one per panel; None: a new figure.
-        width: "column" (3.3 inches), "page" (7 inches), or inches; of no use with `ax`.
-        height: Inches; None: as the panels and the legend need it.
-        origin: The hash of the provenance, for the metadata of files.
+    `ax`, `width`, `height` and `floor` are those of `Comparison.plot`, and so is the ValueError for bad ones.
 
-    Raises:
-        ValueError: Without panels, for a width, height or floor that is not positive, and for other numbers of Axes.
+    Args:
+        panels: Frames by the title of their horizontal axis, with columns label, x, mean, low and high; at least one.
+        names: By label, what the legend says, in this order, of all methods; one line without a name has no legend.
+        y: The title of the vertical axis.
+        band: What the bands are, for the legend.
+        ends: By title, the amount where a horizontal axis ends; None: where the records end.
+        origin: The hash of the provenance, for the metadata of files.
     """
     if not panels:
         raise ValueError("Expected at least one panel, got none.")

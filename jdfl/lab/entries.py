@@ -109,6 +109,11 @@ class Terms:
     shown: tuple[str, ...] = ()  # metrics that tables show; empty: the measure
     longer: int = 1  # factor on their rounds up to which runs go on that end before a budget
 
+    @property
+    def how(self) -> dict[str, Any]:
+        """What runs of tuning and reported ones have in common, for `across`."""
+        return {name: getattr(self, name) for name in ("every", "stop", "batch", "ledger", "jobs", "token")}
+
 
 @contextmanager
 def quiet() -> Generator[None]:

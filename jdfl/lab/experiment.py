@@ -392,8 +392,7 @@ def _compared(methods: Mapping[str, Any], terms: Terms) -> Comparison:
 def _reported_runs(label: str, plan: Plan, terms: Terms, values: Mapping[str, float]) -> tuple[Algorithm, list[Result]]:
     """The algorithm of a method with these values, and with the noise that the terms ask for, and its reported runs."""
     algorithm = calibrated(replace(plan, algorithm=plan.at(values)), terms)
-    how: Any = {"every": terms.every, "stop": terms.stop, "metrics": terms.metrics, "batch": terms.batch}
-    how |= {"ledger": terms.ledger, "jobs": terms.jobs, "names": [(label, values)], "token": terms.token}
+    how: Any = {"metrics": terms.metrics, "names": [(label, values)], **terms.how}
     with warnings.catch_warnings():
         if values:  # tuning measured what hints about step sizes are about
             warnings.simplefilter("ignore", checks.HintWarning)

@@ -44,8 +44,8 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Everything that decides a comparison but the algorithms."""
+class CompareConfig:
+    """Everything that decides a comparison."""
 
     problem: Annotated[Kind, PROBLEMS] = PROBLEMS()  # noqa: RUF009 (frozen)
     """What the nodes learn."""
@@ -94,12 +94,6 @@ class Settings:
     ledger: str | None = None
     """File of the data's ledger. All runs join it, also those of tuning, which then needs --extend 0. It is made by
     jdfl account --new-ledger. None: no ledger."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompareConfig(Settings):
-    """Everything that decides a comparison."""
-
     algorithms: tuple[Annotated[Kind, ALGORITHMS] | Entry, ...] = ()
     """The algorithms to compare; those that a flag names have default settings."""
 

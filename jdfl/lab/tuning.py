@@ -74,15 +74,10 @@ class _Search:
                 self.plan.tuning,
                 over=points,
                 steps=self.plan.steps,
-                every=terms.every,
-                stop=terms.stop,
                 metrics=[terms.measure],
-                batch=terms.batch,
-                ledger=terms.ledger,
                 width=self.extensions.count(0) if small else len(points),
-                jobs=terms.jobs,
                 names=[(self.label, point) for point in points],
-                token=terms.token,
+                **terms.how,
             )
         places = [len(self.points) + i // trials for i in range(len(results))]
         frames = [long_form(str(place), [run]) for place, run in zip(places, results)]

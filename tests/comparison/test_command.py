@@ -15,7 +15,7 @@ from jdfl.cli import main, parse
 from jdfl.config import from_yaml, to_yaml
 from jdfl.lab import settings as compare
 from jdfl.lab.entries import DEFAULT
-from jdfl.lab.settings import CompareConfig, Entry, Settings, build
+from jdfl.lab.settings import CompareConfig, Entry, build
 from tests.refused import each_refused, refused
 from tests.test_config import values
 
@@ -133,7 +133,7 @@ def test_what_tuning_goes_by_is_refused_where_there_is_none():
 
 def test_defaults_are_the_librarys_and_the_help_has_a_file_that_can_be_read(capsys):
     given = {name: p.default for name, p in inspect.signature(jdfl.Experiment).parameters.items()}
-    here = Settings()
+    here = CompareConfig()
     assert all(getattr(here, name) == given[name] for name in ("every", "measure", "stop", "batch"))
     assert (here.by, here.also, here.extend) == (DEFAULT[0], DEFAULT, jdfl.Tuning().extend)
     assert main(["compare", "--help"]) == 0

@@ -19,7 +19,7 @@ from jdfl.config import RunConfig, to_yaml
 from jdfl.config.kinds import members
 from jdfl.engine import loop
 from jdfl.lab import study
-from jdfl.lab.settings import Settings
+from jdfl.lab.settings import CompareConfig
 from tests.comparison.test_goes_on import SMALL
 from tests.fuzz.judge import BegunError, begin
 from tests.fuzz.strategies import COMPARED, ODD, ODD_FLOATS, ODD_INTS, SAME
@@ -60,11 +60,11 @@ def flags(kind: Any, path: str = "") -> Iterator[str]:
 @functools.cache
 def options() -> dict[str, list[str]]:
     """The names of all options by command."""
-    ran = set(flags(RunConfig)) | set(flags(config.Points))
+    ran = set(flags(RunConfig)) | set(flags(config.StudyConfig)) - {"base"}
     known = {
         **{name: ran | set(flags(kind)) for name, kind in OF_RUNS.items()},
         "export": set(flags(looking.Export)),
-        "compare": {*flags(Settings), *flags(compare.Options), "algorithms"},
+        "compare": {*flags(CompareConfig), *flags(compare.Options)},
         "report": set(flags(looking.Report)),
         "data": set(flags(looking.Data)),
     }
