@@ -48,7 +48,7 @@ class Parts:
     reading: str  # what stands after them
     privacy: str  # what begins with "Privacy:", up to the next label
     missing: str  # what begins with "Missing neighbours:"
-    axes: str
+    axes: str  # those of most algorithms where it says nothing
 
 
 def parts_of(docstring: str) -> Parts:
@@ -65,11 +65,7 @@ def parts_of(docstring: str) -> Parts:
         else:
             starts[label] = _sentence(one.removeprefix(label))
     blocks = [i for i, one in enumerate(prose) if one.startswith("    ")]
-    needed = {
-        "an indented block": blocks,
-        "Missing neighbours:": starts["Missing neighbours: "],
-        "Axes:": starts["Axes: "],
-    }
+    needed = {"an indented block": blocks, "Missing neighbours:": starts["Missing neighbours: "]}
     lacking = [what for what, found in needed.items() if not found]
     if lacking:
         raise ValueError(f"Expected {lacking[0]} in the docstring of an algorithm, got none in that of {title!r}.")
@@ -77,6 +73,7 @@ def parts_of(docstring: str) -> Parts:
     while last + 1 < len(prose) and prose[last + 1].startswith("    "):
         last += 1
     parts = prose[:first], prose[first : last + 1], prose[last + 1 :]
+    starts["Axes: "] = starts["Axes: "] or "m nodes, n parameters."
     return Parts(title.rstrip("."), *("\n\n".join(part) for part in parts), *starts.values())
 
 

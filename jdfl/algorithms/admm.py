@@ -92,7 +92,7 @@ class State(NamedTuple):
 class ADMM(OverLinks):
     """ADMM: relaxed consensus ADMM with proximal steps; exact with a constant penalty.
 
-    Raises ValueError (from `check`) for settings out of range and for networks that change or have one-way links.
+    Raises ValueError (from `check`) for networks that change or have one-way links.
     """
 
     kind: ClassVar[str] = "admm"
@@ -150,8 +150,7 @@ class _LocalTraining(OverLinks):
 class LTADMM(_LocalTraining):
     """LT-ADMM: relaxed ADMM with local gradient steps; exact with gradients of all examples.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks that change or
-    have one-way links.
+    It takes any gradients. Raises ValueError (from `check`) for networks that change or have one-way links.
     """
 
     kind: ClassVar[str] = "lt-admm"
@@ -185,8 +184,8 @@ class StateVR(NamedTuple):
 class LTADMMVR(_LocalTraining):
     """LT-ADMM-VR: relaxed ADMM with local steps along variance-reduced gradients; exact with small batches.
 
-    Raises ValueError (from `check`) for settings out of range, batches that exceed the data of a node, and networks
-    that change or have one-way links.
+    Raises ValueError (from `check`) for batches that exceed the data of a node, and networks that change or have
+    one-way links.
     """
 
     kind: ClassVar[str] = "lt-admm-vr"

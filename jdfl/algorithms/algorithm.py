@@ -159,7 +159,7 @@ class Algorithm:
         return None
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings, of the algorithm or its parts, that do not fit the problem or the network.
+        """Raise ValueError for settings out of range, or that do not fit the problem, the network or one another.
 
         A method with constraints between its own settings extends this and calls it first.
         """

@@ -14,8 +14,6 @@ kept as two sums each per node (see `jdfl.ADMM`), and only y and s are sent. The
 The form for lost messages and inactive nodes is left out.
 
 Missing neighbours: refused, because both nodes of a link must know what the other one has received.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, NamedTuple
@@ -41,8 +39,7 @@ class State(NamedTuple):
 class ATG(OverLinks):
     """ATG: gradient tracking by ADMM; exact with a constant step size.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks that change or
-    have one-way links.
+    It takes any gradients. Raises ValueError (from `check`) for networks that change or have one-way links.
     """
 
     kind: ClassVar[str] = "atg"

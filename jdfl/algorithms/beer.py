@@ -34,8 +34,6 @@ clipped again, which reveals nothing more. Clipped gradients of different nodes 
 PORTER is not exact.
 
 Missing neighbours: refused, because every message builds on all earlier ones.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, Literal, NamedTuple

@@ -27,8 +27,6 @@ The papers prove convergence for gamma up to a bound (2019, Theorem 2) that is v
 nodes that send the largest 10 %, where 0.3 still converges.
 
 Missing neighbours: refused, because every message builds on all earlier ones.
-
-Axes: m nodes, n parameters.
 """
 
 import warnings
@@ -62,11 +60,11 @@ class CHOCO(Algorithm):
 
     It takes any gradients, any optimizer, and any codec with a contraction factor.
 
-    Raises ValueError (from `check`) for settings out of range, a codec without a contraction factor, and a network that
-    is not fixed and undirected with symmetric doubly stochastic weights. Warns where gamma is large for the codec.
-    Plain averaging on rings, a star and a complete network of 5 to 16 nodes, with top-k and random-k messages of 10 to
-    50 %, always converged up to gamma = 1.7 delta. It diverged in 1 of 8 cases at 2 delta and in most cases from 3
-    delta on. (`Sign` and `QSGD`, whose delta is a worst case, converged there with gamma = 1.)
+    Raises ValueError (from `check`) for a codec without a contraction factor, and a network that is not fixed and
+    undirected with symmetric doubly stochastic weights. Warns where gamma is large for the codec. Plain averaging on
+    rings, a star and a complete network of 5 to 16 nodes, with top-k and random-k messages of 10 to 50 %, always
+    converged up to gamma = 1.7 delta. It diverged in 1 of 8 cases at 2 delta and in most cases from 3 delta on. (`Sign`
+    and `QSGD`, whose delta is a worst case, converged there with gamma = 1.)
     """
 
     kind: ClassVar[str] = "choco-sgd"

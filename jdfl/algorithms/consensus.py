@@ -37,10 +37,7 @@ class State(NamedTuple):
 
 @struct.dataclass
 class AverageConsensus(Algorithm):
-    """AverageConsensus: push-sum with which all nodes compute the mean of their vectors.
-
-    Raises ValueError (from `check` and `plan`) for settings out of range.
-    """
+    """AverageConsensus: push-sum with which all nodes compute the mean of their vectors."""
 
     kind: ClassVar[str] = "average-consensus"
     provenance: ClassVar[Provenance] = ("paper read", "authors' code read")

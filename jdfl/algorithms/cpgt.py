@@ -80,10 +80,10 @@ class CPGT(Algorithm):
 
     It takes any gradients without noise and any codec with a contraction factor.
 
-    Raises ValueError (from `check` and `plan`) for settings out of range, noise on only one of the messages or on
-    gradients, a codec without a contraction factor, and a network that is not fixed and undirected with symmetric
-    doubly stochastic weights. Lossy codecs need a small gamma: least squares on a ring of 7 nodes that sent the largest
-    10 % converged with gamma = 0.3 and diverged with 0.5.
+    Raises ValueError (from `check` and `plan`) for noise on only one of the messages or on gradients, a codec without a
+    contraction factor, and a network that is not fixed and undirected with symmetric doubly stochastic weights. Lossy
+    codecs need a small gamma: least squares on a ring of 7 nodes that sent the largest 10 % converged with gamma = 0.3
+    and diverged with 0.5.
     """
 
     kind: ClassVar[str] = "cpgt"

@@ -18,8 +18,6 @@ the root of the corrected v in place of t.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing takes its step alone. W must stay doubly stochastic, so both directions of a link fail together.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -49,8 +47,7 @@ class State(NamedTuple):
 class DADAM(Algorithm):
     """DADAM: decentralized Adam with second moments of every node's own.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks whose W is not
-    doubly stochastic.
+    It takes any gradients. Raises ValueError (from `check`) for networks whose W is not doubly stochastic.
     """
 
     kind: ClassVar[str] = "dadam"
@@ -87,8 +84,7 @@ class DADAM(Algorithm):
 class DAMSGrad(Algorithm):
     """decentralized AMSGrad: adaptive steps whose second moments the nodes agree on.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks whose W is not
-    doubly stochastic.
+    It takes any gradients. Raises ValueError (from `check`) for networks whose W is not doubly stochastic.
     """
 
     kind: ClassVar[str] = "d-amsgrad"

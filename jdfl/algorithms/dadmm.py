@@ -22,8 +22,6 @@ code can multiply c by a factor in every round, which is left out.
 The papers update a_i after x_i; here it is done when the next round has sent x, which gives the same x.
 
 Missing neighbours: refused, because corrections add up only over the same links.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -56,7 +54,7 @@ class _Dual(OverLinks):
 class DADMM(_Dual):
     """DADMM: decentralized ADMM with one dual variable per node; exact with a constant penalty.
 
-    Raises ValueError (from `check`) for settings out of range and for networks that change or have one-way links.
+    Raises ValueError (from `check`) for networks that change or have one-way links.
     """
 
     kind: ClassVar[str] = "dadmm"
@@ -84,8 +82,7 @@ class DADMM(_Dual):
 class DLM(_Dual):
     """DLM: decentralized ADMM that takes one gradient step in place of a minimisation.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks that change or
-    have one-way links.
+    It takes any gradients. Raises ValueError (from `check`) for networks that change or have one-way links.
     """
 
     kind: ClassVar[str] = "dlm"
@@ -110,8 +107,8 @@ class DLM(_Dual):
 class DiNNO(_Dual):
     """DiNNO: decentralized ADMM with local optimizer steps; exact with plain steps and all examples.
 
-    It takes any gradients and any optimizer. Raises ValueError (from `check`) for settings out of range and for
-    networks that change or have one-way links.
+    It takes any gradients and any optimizer. Raises ValueError (from `check`) for networks that change or have one-way
+    links.
     """
 
     kind: ClassVar[str] = "dinno"

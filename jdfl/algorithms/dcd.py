@@ -27,8 +27,6 @@ large as x + t / 2 (y - x), so the assumption of bounded errors fails for a C wh
 y - x falls as 1 / t.
 
 Missing neighbours: refused, because every message builds on all earlier ones.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, NamedTuple
@@ -55,8 +53,8 @@ class DCD(Algorithm):
 
     It takes any gradients, and a codec that is unbiased or has a contraction factor.
 
-    Raises ValueError (from `check`) for settings out of range, other codecs, and a network that is not fixed and
-    undirected with symmetric doubly stochastic weights. Warns about a codec whose error may exceed the vector.
+    Raises ValueError (from `check`) for other codecs, and a network that is not fixed and undirected with symmetric
+    doubly stochastic weights. Warns about a codec whose error may exceed the vector.
     """
 
     kind: ClassVar[str] = "dcd-psgd"
@@ -77,8 +75,8 @@ class DCD(Algorithm):
 class ECD(Algorithm):
     """ECD-PSGD: D-PSGD that sends compressed extrapolations of its parameters.
 
-    It takes any gradients, and an unbiased codec. Raises ValueError (from `check`) for settings out of range, other
-    codecs, and a network that is not fixed and undirected with symmetric doubly stochastic weights.
+    It takes any gradients, and an unbiased codec. Raises ValueError (from `check`) for other codecs, and a network that
+    is not fixed and undirected with symmetric doubly stochastic weights.
     """
 
     kind: ClassVar[str] = "ecd-psgd"

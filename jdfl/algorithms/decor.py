@@ -14,8 +14,6 @@ Laplacian of the links whose secrets the observer does not know: node u has mu_u
 `colluding` nodes, which pool them, are excluded from S, for the worst choice of such nodes.
 
 Missing neighbours: refused, because a lost message would leave noise that does not cancel.
-
-Axes: m nodes, n parameters.
 """
 
 import math
@@ -48,8 +46,8 @@ class DECOR(Algorithm):
     """DECOR: adapt-then-combine D-PSGD with noise that cancels over links, in addition to each node's own.
 
     Its guarantee rests on trust: the two nodes of a link share a secret that no other node knows, and at most
-    `colluding` nodes pool their secrets. Raises ValueError (from `check`) for settings out of range, noise other than
-    Gaussian, and networks that are not fixed and undirected.
+    `colluding` nodes pool their secrets. Raises ValueError (from `check`) for noise other than Gaussian, and networks
+    that are not fixed and undirected.
     """
 
     kind: ClassVar[str] = "decor"

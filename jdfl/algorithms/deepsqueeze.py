@@ -16,8 +16,6 @@ be small for codecs that lose much.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, NamedTuple
@@ -42,8 +40,8 @@ class State(NamedTuple):
 class DeepSqueeze(Algorithm):
     """DeepSqueeze: compressed D-PSGD with error feedback.
 
-    It takes any gradients, and any codec with a contraction factor. Raises ValueError (from `check`) for settings out
-    of range, other codecs, and networks whose W is not doubly stochastic.
+    It takes any gradients, and any codec with a contraction factor. Raises ValueError (from `check`) for other codecs,
+    and networks whose W is not doubly stochastic.
     """
 
     kind: ClassVar[str] = "deepsqueeze"

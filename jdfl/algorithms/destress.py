@@ -53,8 +53,8 @@ class State(NamedTuple):
 class DESTRESS(OfBatches):
     """DESTRESS: variance reduction with inner steps, random activation and extra mixing.
 
-    It takes any gradients without noise. Raises ValueError (from `check`) for settings out of range, noisy gradients,
-    networks whose W is not doubly stochastic, and those that do not allow acceleration.
+    It takes any gradients without noise. Raises ValueError (from `check`) for noisy gradients, networks whose W is not
+    doubly stochastic, and those that do not allow acceleration.
     """
 
     kind: ClassVar[str] = "destress"

@@ -22,8 +22,6 @@ network.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing keeps its y. Of delayed messages (`network.delays`) the newest is used. The quantised form is refused.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, NamedTuple
@@ -48,10 +46,10 @@ class State(NamedTuple):
 class DFedAvgM(Algorithm):
     """DFedAvgM: local steps with momentum, then mixing; optionally quantised with public copies.
 
-    It takes any gradients and codec. The plain form takes any network. Raises ValueError (from `check`) for settings
-    out of range. The quantised form also raises it for a codec that is neither unbiased nor has a contraction factor,
-    and for a network that is not fixed and undirected with symmetric doubly stochastic weights. It then warns, like
-    DCD-PSGD, about a codec whose error may exceed the vector.
+    It takes any gradients and codec. The plain form takes any network. The quantised form raises ValueError (from
+    `check`) for a codec that is neither unbiased nor has a contraction factor, and for a network that is not fixed and
+    undirected with symmetric doubly stochastic weights. It then warns, like DCD-PSGD, about a codec whose error may
+    exceed the vector.
     """
 
     kind: ClassVar[str] = "dfedavgm"

@@ -52,8 +52,8 @@ class State(NamedTuple):
 class DFedPGP(PushSums):
     """DFedPGP: stochastic gradient push of a shared part, with local steps; the other parameters are personal.
 
-    Raises ValueError (from `check`) for settings out of range, a problem without a shared part, and networks that are
-    not strongly connected and column-stochastic.
+    Raises ValueError (from `check`) for a problem without a shared part, and networks that are not strongly connected
+    and column-stochastic.
     """
 
     kind: ClassVar[str] = "dfedpgp"

@@ -12,8 +12,6 @@ gossip steps); each gossip step sends a message on every link.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing keeps its y.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar
@@ -35,7 +33,7 @@ from jdfl.codecs import Codec, Dense
 class DFedSAM(Algorithm):
     """DFedSAM: sharpness-aware local steps, then mixing once or several times.
 
-    Its state is x [m, n]. Raises ValueError (from `check`) for settings out of range.
+    Its state is x [m, n].
     """
 
     kind: ClassVar[str] = "dfedsam"

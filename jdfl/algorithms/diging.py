@@ -13,8 +13,6 @@ paper's directed form is `jdfl.PushDIGing`.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, Literal
@@ -31,8 +29,7 @@ from jdfl.base.settings import Provenance, StepSize
 class DIGing(Algorithm):
     """DIGing: gradient tracking with its two orders; exact with a constant step size.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks whose
-    W is not doubly stochastic.
+    It takes any gradients. Raises ValueError (from `check`) for networks whose W is not doubly stochastic.
     """
 
     kind: ClassVar[str] = "diging"

@@ -24,8 +24,6 @@ messages of s entries cannot follow, and the run does not converge (`python -m e
 message has nearly all of x_i - xhat_i, so gamma = 1 converges.
 
 Missing neighbours: refused, because every message builds on all earlier ones; delayed messages are refused, too.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -56,8 +54,7 @@ class DirectedCEPS(Algorithm):
 
     It takes any gradients and any codec. With noisy clipped gradients it is private.
 
-    Raises ValueError (from `check`) for settings out of range, and for a network that is not fixed, strongly connected,
-    and column-stochastic.
+    Raises ValueError (from `check`) for a network that is not fixed, strongly connected, and column-stochastic.
     """
 
     kind: ClassVar[str] = "directed-ceps"

@@ -18,8 +18,6 @@ the active values and the mask, in one bit per entry. Masks depend on records on
 these covers them too.
 
 Missing neighbours: they are left out of both sums, and a node that receives nothing keeps its own entries.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -49,10 +47,7 @@ class State(NamedTuple):
 
 @struct.dataclass
 class DisPFL(Algorithm):
-    """DisPFL: sparse personal models, each in a mask of its own that is pruned and regrown in every round.
-
-    Raises ValueError (from `check`) for settings out of range.
-    """
+    """DisPFL: sparse personal models, each in a mask of its own that is pruned and regrown in every round."""
 
     kind: ClassVar[str] = "dispfl"
     provenance: ClassVar[Provenance] = ("authors' code read",)

@@ -165,9 +165,9 @@ class DOADP(Algorithm):
     With `block` gradients are computed only for active nodes, `block` at a time, which saves work where p is small and
     gradients use many examples.
 
-    Raises ValueError (from `check`) for settings out of range, a codec without a contraction factor, and a network that
-    is not fixed and undirected with symmetric doubly stochastic weights. Warns where p is below 1/2, and where gamma is
-    large for the codec.
+    Raises ValueError (from `check`) for a codec without a contraction factor, and a network that is not fixed and
+    undirected with symmetric doubly stochastic weights. Warns where p is below 1/2, and where gamma is large for the
+    codec.
     """
 
     kind: ClassVar[str] = "do-adp"

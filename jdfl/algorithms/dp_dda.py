@@ -29,8 +29,6 @@ is zero where i was not active.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing adds up its own gradients. W must stay doubly stochastic, so both directions of a link fail together.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -60,8 +58,8 @@ class DPDDA(Algorithm):
 
     It takes any gradients. With `block` gradients are computed only for active nodes, `block` at a time, which saves
     work where p is small and gradients use many examples. Without it all gradients are computed and those of inactive
-    nodes dropped. Both give the same result up to rounding. Raises ValueError (from `check`) for settings out of range
-    and for networks whose W is not doubly stochastic.
+    nodes dropped. Both give the same result up to rounding. Raises ValueError (from `check`) for networks whose W is
+    not doubly stochastic.
     """
 
     kind: ClassVar[str] = "dp-dda"

@@ -74,9 +74,8 @@ class DPDO(Algorithm):
 
     It takes any gradients without noise.
 
-    Raises ValueError (from `check` and `plan`) for settings out of range, noise without a clip, noise on gradients, and
-    networks whose W is not doubly stochastic. Steps that are too small for the parameters' type, or whose noise would
-    be, are skipped.
+    Raises ValueError (from `check` and `plan`) for noise without a clip, noise on gradients, and networks whose W is
+    not doubly stochastic. Steps that are too small for the parameters' type, or whose noise would be, are skipped.
     """
 
     kind: ClassVar[str] = "dpdo"

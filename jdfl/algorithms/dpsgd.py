@@ -13,8 +13,6 @@ W may be any matrix whose rows sum to one. Where its columns do too, the average
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing takes its step alone. Of delayed messages (`network.delays`) the newest is used.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import Any, ClassVar, Literal, NamedTuple

@@ -19,8 +19,6 @@ all y_i are zero there.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing follows its own gradient. W must stay doubly stochastic, so both directions of a link fail together.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, NamedTuple
@@ -47,8 +45,7 @@ class DSGT(Algorithm):
     """DSGT: gradient tracking; with clipped and noisy gradients it is DP-DSGT.
 
     It takes any gradients and codec. W z is computed as z_i + sum_j W_ij (C(z_j) - C(z_i)), so that y keeps its average
-    with a lossy codec C. Raises ValueError (from `check`) for settings out of range and for networks whose W is not
-    doubly stochastic.
+    with a lossy codec C. Raises ValueError (from `check`) for networks whose W is not doubly stochastic.
     """
 
     kind: ClassVar[str] = "dsgt"

@@ -25,8 +25,6 @@ tau beta < 2. The paper on ProxSkip has the control variates h_i = -y_i / lr, be
 decent-bench has gamma = 1 / (2 chi) and another beta.
 
 Missing neighbours: refused, because corrections add up only if W stays the same.
-
-Axes: m nodes, n parameters.
 """
 
 from dataclasses import replace
@@ -58,9 +56,8 @@ class ExactDiffusion(AddingUp):
     """Exact diffusion: take a local step, correct it, then mix; exact with a constant step size.
 
     It takes any gradients and codec; it is exact with gradients of all examples and lossless messages. With a lossy
-    codec the sum of c stays zero, and the final error is about the codec's own.
-    Raises ValueError (from `check`) for settings out of range, networks that change or are not symmetric, and step
-    sizes that diverge.
+    codec the sum of c stays zero, and the final error is about the codec's own. Raises ValueError (from `check`) for
+    networks that change or are not symmetric, and step sizes that diverge.
     """
 
     kind: ClassVar[str] = "exact-diffusion"
@@ -101,8 +98,8 @@ class _Correcting(Algorithm):
 class LED(_Correcting):
     """LED: local exact diffusion; exact with a constant step size and any number of local steps.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks that are not
-    fixed and undirected with symmetric doubly stochastic weights.
+    It takes any gradients. Raises ValueError (from `check`) for networks that are not fixed and undirected with
+    symmetric doubly stochastic weights.
     """
 
     kind: ClassVar[str] = "led"
@@ -133,8 +130,8 @@ class LED(_Correcting):
 class ProxSkip(_Correcting):
     """ProxSkip: decentralized Scaffnew, whose nodes exchange messages with probability p; exact.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks that are not
-    fixed and undirected with symmetric doubly stochastic weights.
+    It takes any gradients. Raises ValueError (from `check`) for networks that are not fixed and undirected with
+    symmetric doubly stochastic weights.
     """
 
     kind: ClassVar[str] = "proxskip"

@@ -26,8 +26,6 @@ curvature of the f_i along the mode. So the method is exact for strongly convex 
 disagreements remain and noise adds up. On least squares lr > (3 + W_ii) / (2 L_i) at some node i diverges.
 
 Missing neighbours: refused, because corrections of W x add up only if W stays the same.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, NamedTuple
@@ -54,9 +52,8 @@ class EXTRA(AddingUp):
     """EXTRA: exact first-order method that reaches the optimum with a constant step size.
 
     It takes any gradients and codec; it is exact with gradients of all examples and lossless messages. With a lossy
-    codec the sum of s stays zero, and the final error is about the codec's own.
-    Raises ValueError (from `check`) for settings out of range, networks that change or are not symmetric, and step
-    sizes that diverge.
+    codec the sum of s stays zero, and the final error is about the codec's own. Raises ValueError (from `check`) for
+    networks that change or are not symmetric, and step sizes that diverge.
     """
 
     kind: ClassVar[str] = "extra"
@@ -80,8 +77,7 @@ class EXTRA(AddingUp):
 class SimpleGT(Algorithm):
     """SimpleGT: exact first-order method that is only marginally stable where losses have no curvature.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks that change or
-    are not symmetric.
+    It takes any gradients. Raises ValueError (from `check`) for networks that change or are not symmetric.
     """
 
     kind: ClassVar[str] = "simple-gt"

@@ -47,7 +47,7 @@ class FedAvg(Algorithm):
     """FedAvg: a server averages models that clients train locally; the centralized baseline.
 
     Its state [m, n] holds the server's x in every row. Optimizers are reset in every round, because clients keep no
-    state; the codec is used in both directions. Raises ValueError (from `check`) for settings out of range.
+    state; the codec is used in both directions.
     """
 
     kind: ClassVar[str] = "fedavg"

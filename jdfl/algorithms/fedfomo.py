@@ -39,8 +39,7 @@ from jdfl.base.settings import Count, Provenance, StepSize
 class FedFomo(Algorithm):
     """FedFomo: personal models that move towards those neighbours' models which have a smaller loss.
 
-    Its state is x [m, n]. Nodes with different data need not agree. Raises ValueError (from `check`) for settings out
-    of range.
+    Its state is x [m, n]. Nodes with different data need not agree.
     """
 
     kind: ClassVar[str] = "fedfomo"

@@ -18,8 +18,6 @@ entries with all of its neighbours. The pairs are as in the authors' code.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import Any, ClassVar
@@ -45,8 +43,8 @@ _MASK = Stream("gossipfl.mask", "shared")
 class GossipFL(Algorithm):
     """GossipFL: local SGD with sparse gossip, of the same random entries at all nodes.
 
-    It takes any gradients; its state is x [m, n]. Raises ValueError (from `check`) for settings out of range, and for
-    networks whose W is not doubly stochastic.
+    It takes any gradients; its state is x [m, n]. Raises ValueError (from `check`) for networks whose W is not doubly
+    stochastic.
     """
 
     kind: ClassVar[str] = "gossipfl"

@@ -21,8 +21,6 @@ The authors' training code evaluates gradients at sum_j W_ij x_j.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar
@@ -41,8 +39,7 @@ from jdfl.base.settings import Momentum, Provenance, StepSize
 class GUT(Algorithm):
     """GUT: D-PSGD whose updates track the average update; less biased, but not exact.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks whose W is
-    not doubly stochastic.
+    It takes any gradients. Raises ValueError (from `check`) for networks whose W is not doubly stochastic.
     """
 
     kind: ClassVar[str] = "gut"

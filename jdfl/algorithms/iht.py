@@ -9,8 +9,6 @@ nothing. With s = n and dense messages it is D-PSGD.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing takes its step alone.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar
@@ -32,7 +30,7 @@ from jdfl.problems import Problem
 class IHT(Algorithm):
     """IHT-D-PSGD: D-PSGD that keeps the s largest entries after every step; the sparse baseline for CEPS.
 
-    Its state is x [m, n]. Raises ValueError (from `check`) for settings out of range.
+    Its state is x [m, n].
     """
 
     kind: ClassVar[str] = "iht-d-psgd"

@@ -16,8 +16,6 @@ The package decent-bench, whose code was read, has outer = 0.01 by default.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, Literal, NamedTuple
@@ -41,8 +39,8 @@ class State(NamedTuple):
 class KGT(Algorithm):
     """K-GT: gradient tracking with local steps; exact with a constant step size.
 
-    It takes any gradients; noisy ones are released in every local step. Raises ValueError (from `check`) for settings
-    out of range and for networks whose W is not doubly stochastic.
+    It takes any gradients; noisy ones are released in every local step. Raises ValueError (from `check`) for networks
+    whose W is not doubly stochastic.
     """
 
     kind: ClassVar[str] = "k-gt"

@@ -24,8 +24,6 @@ largest 30 % converged with gamma = 0.5 and alpha = 0.4. Random 30 %, without th
 converged neither with them nor with 0.2 for both.
 
 Missing neighbours: refused, because every message builds on all earlier ones.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, NamedTuple
@@ -52,8 +50,7 @@ class LEAD(Algorithm):
     """LEAD: exact first-order method with compressed messages; with exact ones it is NIDS.
 
     It takes any gradients, and any codec that is unbiased or has a contraction factor. Raises ValueError (from `check`)
-    for settings out of range, other codecs, and a network that is not fixed and undirected with symmetric doubly
-    stochastic weights.
+    for other codecs, and a network that is not fixed and undirected with symmetric doubly stochastic weights.
     """
 
     kind: ClassVar[str] = "lead"

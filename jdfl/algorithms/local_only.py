@@ -6,8 +6,6 @@ With `train="local"` the parameters that are meant to be shared (`problem.shared
 the others are trained: the baseline for sharing them.
 
 Missing neighbours: all are.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -32,10 +30,7 @@ class State(NamedTuple):
 
 @struct.dataclass
 class LocalOnly(Algorithm):
-    """LocalOnly: every node trains on its local data, without communication.
-
-    Raises ValueError (from `check`) for settings out of range.
-    """
+    """LocalOnly: every node trains on its local data, without communication."""
 
     kind: ClassVar[str] = "local-only"
     provenance: ClassVar[Provenance] = ("no paper",)

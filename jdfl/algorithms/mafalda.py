@@ -57,8 +57,8 @@ class MAFALDA(Algorithm):
     """MAFALDA-SGD: adapt-then-combine D-PSGD with noise that partly cancels over rounds.
 
     C is computed for `horizon` rounds; a run may have fewer, but no more. Its guarantee counts how often a record takes
-    part, given passes "in order"; no other sampling amplifies privacy. Raises ValueError (from `check`) for settings
-    out of range, noise other than Gaussian, orders that change, and networks that are not fixed.
+    part, given passes "in order"; no other sampling amplifies privacy. Raises ValueError (from `check`) for noise other
+    than Gaussian, orders that change, and networks that are not fixed.
     """
 
     kind: ClassVar[str] = "mafalda"

@@ -12,8 +12,6 @@ optimises them. On a fixed network W, including budget = 1, this is D-PSGD in ad
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing keeps its y.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -36,10 +34,7 @@ class State(NamedTuple):
 
 @struct.dataclass
 class MATCHA(Algorithm):
-    """MATCHA: decentralized SGD over random matchings of a base graph; use it with --network matcha.
-
-    Raises ValueError (from `check`) for settings out of range.
-    """
+    """MATCHA: decentralized SGD over random matchings of a base graph; use it with --network matcha."""
 
     kind: ClassVar[str] = "matcha"
     provenance: ClassVar[Provenance] = ("from memory",)

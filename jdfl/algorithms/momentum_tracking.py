@@ -20,8 +20,6 @@ Stochastic Gradient Method with Momentum, 2024), which uses (I + W) / 2 as W.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, NamedTuple
@@ -59,8 +57,7 @@ class _WithMomentum(Algorithm):
 class MomentumTracking(_WithMomentum):
     """Momentum tracking: nodes track the average of their momenta; exact with a constant step size.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks whose W is
-    not doubly stochastic.
+    It takes any gradients. Raises ValueError (from `check`) for networks whose W is not doubly stochastic.
     """
 
     kind: ClassVar[str] = "momentum-tracking"
@@ -87,8 +84,7 @@ class MomentumTracking(_WithMomentum):
 class DSGTHB(_WithMomentum):
     """DSGT-HB: gradient tracking with heavy-ball momentum at every node; exact with a constant step size.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks whose W is
-    not doubly stochastic.
+    It takes any gradients. Raises ValueError (from `check`) for networks whose W is not doubly stochastic.
     """
 
     kind: ClassVar[str] = "dsgt-hb"

@@ -14,8 +14,6 @@ another; the authors' code adds up what single messages reveal, although they sh
 
 Missing neighbours: their weight goes where the network says, by default to the node itself; with acceleration, networks
 that change are refused.
-
-Axes: m nodes, n parameters.
 """
 
 import math
@@ -43,8 +41,8 @@ class State(NamedTuple):
 class Muffliato(Algorithm):
     """Muffliato: a noisy gradient step, then gossip that averages the noise; adapt-then-combine.
 
-    With one gossip round it is adapt-then-combine D-PSGD. Raises ValueError (from `check`) for settings out of range,
-    and for networks that do not allow acceleration.
+    With one gossip round it is adapt-then-combine D-PSGD. Raises ValueError (from `check`) for networks that do not
+    allow acceleration.
     """
 
     kind: ClassVar[str] = "muffliato"

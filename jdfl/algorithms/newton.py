@@ -31,8 +31,6 @@ the examples of a gradient and counts as one: a round counts 1 + products, times
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, in a message of d as in one
 of x. W must stay doubly stochastic, so both directions of a link fail together.
-
-Axes: m nodes, n parameters.
 """
 
 from collections.abc import Callable
@@ -67,8 +65,8 @@ class State(NamedTuple):
 class NetworkGIANT(Algorithm):
     """Network-GIANT: every node multiplies its tracker by the inverse of its own Hessian.
 
-    Batches are allowed; the Hessian is that of the same examples. Raises ValueError (from `check`) for settings out of
-    range, clipped or noisy gradients, and networks whose W is not doubly stochastic.
+    Batches are allowed; the Hessian is that of the same examples. Raises ValueError (from `check`) for clipped or noisy
+    gradients, and networks whose W is not doubly stochastic.
     """
 
     kind: ClassVar[str] = "network-giant"
@@ -113,8 +111,8 @@ class NetworkGIANT(Algorithm):
 class NetworkDANE(NetworkGIANT):
     """Network-DANE: every node minimises its own loss, corrected by its tracker and kept near its parameters.
 
-    Batches are allowed. Raises ValueError (from `check`) for settings out of range, clipped or noisy gradients, and
-    networks whose W is not doubly stochastic.
+    Batches are allowed. Raises ValueError (from `check`) for clipped or noisy gradients, and networks whose W is not
+    doubly stochastic.
     """
 
     kind: ClassVar[str] = "network-dane"
@@ -140,8 +138,8 @@ class NetworkDANE(NetworkGIANT):
 class NetworkNewton(Algorithm):
     """Network Newton: approximate Newton steps on the objective whose minimum D-PSGD approaches.
 
-    Batches are allowed; the Hessian is that of the same examples. Raises ValueError (from `check`) for settings out of
-    range, clipped or noisy gradients, and networks without a symmetric doubly stochastic W.
+    Batches are allowed; the Hessian is that of the same examples. Raises ValueError (from `check`) for clipped or noisy
+    gradients, and networks without a symmetric doubly stochastic W.
     """
 
     kind: ClassVar[str] = "network-newton"

@@ -44,8 +44,8 @@ class State(NamedTuple):
 class NGC(Algorithm):
     """NGC: D-PSGD with gradients that are averaged over the neighbours' models and data.
 
-    Raises ValueError (from `check`) for settings out of range, and for networks that are not undirected with symmetric
-    doubly stochastic weights or have synchronised rounds.
+    Raises ValueError (from `check`) for networks that are not undirected with symmetric doubly stochastic weights or
+    have synchronised rounds.
     """
 
     kind: ClassVar[str] = "ngc"

@@ -20,8 +20,6 @@ Step size: the paper proves convergence for lr < 2 / L, L the largest curvature 
 a real z < -1. This is the case for lr > (3 + 1 / lambda_min(Wt)) / (2 L): NIDS diverges, and `check` refuses it.
 
 Missing neighbours: refused, because corrections of W z add up only if W stays the same.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, NamedTuple
@@ -47,9 +45,8 @@ class NIDS(AddingUp):
     """NIDS: exact first-order method whose step size does not depend on the network.
 
     It takes any gradients and codec; it is exact with gradients of all examples and lossless messages. With a lossy
-    codec the sum of c stays zero, and the final error is about the codec's own.
-    Raises ValueError (from `check`) for settings out of range, networks that change or are not symmetric, and step
-    sizes that diverge.
+    codec the sum of c stays zero, and the final error is about the codec's own. Raises ValueError (from `check`) for
+    networks that change or are not symmetric, and step sizes that diverge.
     """
 
     kind: ClassVar[str] = "nids"

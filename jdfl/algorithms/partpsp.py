@@ -50,8 +50,6 @@ class State(NamedTuple):
 class PartPSP(OverPushSum):
     """PartPSP: push-sum SGD on a shared part of the parameters, optionally private; the rest stays local.
 
-    Raises ValueError (from `check` and `plan`) for settings out of range.
-
     `gradients.clip` applies to the gradient of the shared part: the node's (`per="batch"`), or every example's and then
     the node's.
     """

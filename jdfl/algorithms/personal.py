@@ -54,8 +54,8 @@ class Chosen(NamedTuple):
 class PENS(Algorithm):
     """PENS: nodes average with the neighbours whose models have the smallest loss on their own data.
 
-    Models are personal: nodes with different data need not agree. Raises ValueError (from `check`) for settings out of
-    range and for networks that change.
+    Models are personal: nodes with different data need not agree. Raises ValueError (from `check`) for networks that
+    change.
     """
 
     kind: ClassVar[str] = "pens"

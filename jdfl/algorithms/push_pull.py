@@ -22,8 +22,6 @@ stationary vectors.
 
 Missing neighbours: the columns of C must still sum to one, so the sender keeps what does not arrive
 (`weights="sender"`), and the sums of u, a and y lose nothing. R averages what has arrived.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -76,8 +74,8 @@ class _Pushing(Algorithm):
 class PushDIGing(_Pushing):
     """Push-DIGing: gradient tracking over push-sum; exact on strongly connected directed networks.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range, and for networks that are not
-    strongly connected and column-stochastic.
+    It takes any gradients. Raises ValueError (from `check`) for networks that are not strongly connected and
+    column-stochastic.
     """
 
     kind: ClassVar[str] = "push-diging"
@@ -135,8 +133,8 @@ class ADDOPT(PushDIGing):
 class PushPull(_Pushing):
     """Push-Pull: exact with a constant step size on strongly connected directed networks.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range, and for networks that are not
-    strongly connected and column-stochastic.
+    It takes any gradients. Raises ValueError (from `check`) for networks that are not strongly connected and
+    column-stochastic.
     """
 
     kind: ClassVar[str] = "push-pull"

@@ -20,8 +20,6 @@ norm 1 and outweigh such small gradients: on least squares that form did not set
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing has momentum of its own. W must stay doubly stochastic, so both directions of a link fail together.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, NamedTuple
@@ -47,8 +45,7 @@ class State(NamedTuple):
 class QGDSGDm(Algorithm):
     """QG-DSGDm: decentralized SGD with quasi-global momentum.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks whose W is not
-    doubly stochastic.
+    It takes any gradients. Raises ValueError (from `check`) for networks whose W is not doubly stochastic.
     """
 
     kind: ClassVar[str] = "qg-dsgdm"
@@ -81,8 +78,7 @@ class QGDSGDm(Algorithm):
 class QGAdam(Algorithm):
     """QG-Adam: decentralized Adam with quasi-global first and second moments.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks whose W is not
-    doubly stochastic.
+    It takes any gradients. Raises ValueError (from `check`) for networks whose W is not doubly stochastic.
     """
 
     kind: ClassVar[str] = "qg-adam"

@@ -16,8 +16,6 @@ node to its children follow from the sum of h_i and all messages that it receive
 The authors' code can also divide by m, with initial parameters for nodes that do not contribute yet; this is left out.
 
 Missing neighbours: refused, because messages contain earlier ones.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -46,8 +44,7 @@ class State(NamedTuple):
 class RelaySGD(Algorithm):
     """RelaySGD: decentralized SGD over a spanning tree, whose nodes relay sums; exact with a constant step size.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks that are not
-    fixed, undirected and connected.
+    It takes any gradients. Raises ValueError (from `check`) for networks that are not fixed, undirected and connected.
     """
 
     kind: ClassVar[str] = "relaysgd"

@@ -11,8 +11,6 @@ combine, as in the later papers. With `jdfl.robust.Weighted()` it is D-PSGD in i
 
 Missing neighbours: a rule reads what has arrived, as if the others were no neighbours in this round, and the weights of
 rules that have some go where the network says.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, NamedTuple

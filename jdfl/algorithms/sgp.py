@@ -15,8 +15,6 @@ those of DPPS with the steps of the previous round as perturbations, so S comes 
 Missing neighbours: the columns of P or W must still sum to one, so in SGP the sender keeps what does not arrive
 (`weights="sender"`), and the sums of x and a lose nothing; in PEDFL both directions of a link fail together. Delayed
 messages (`network.delays`) are added when they arrive.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, NamedTuple
@@ -42,7 +40,7 @@ class State(NamedTuple):
 class SGP(OverPushSum):
     """SGP: stochastic gradient push, SGD over directed networks by push-sum.
 
-    It is private where its protocol has noise. Raises ValueError (from `check` and `plan`) for settings out of range.
+    It is private where its protocol has noise.
     """
 
     kind: ClassVar[str] = "sgp"
@@ -77,10 +75,7 @@ class SGP(OverPushSum):
 
 @struct.dataclass
 class PEDFL(OverPushSum):
-    """PEDFL: decentralized SGD with Laplace noise on messages, a baseline for PartPSP.
-
-    Raises ValueError (from `check` and `plan`) for settings out of range.
-    """
+    """PEDFL: decentralized SGD with Laplace noise on messages, a baseline for PartPSP."""
 
     kind: ClassVar[str] = "pedfl"
     provenance: ClassVar[Provenance] = ("described by others",)

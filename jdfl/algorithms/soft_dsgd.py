@@ -40,7 +40,7 @@ _ARRIVING = Stream("soft-dsgd.arriving packets", "choice")
 class SoftDSGD(Algorithm):
     """Soft-DSGD: D-PSGD that uses the parts of messages that arrive.
 
-    It takes any gradients; its state is x [m, n]. Raises ValueError (from `check`) for settings out of range.
+    It takes any gradients; its state is x [m, n].
     """
 
     kind: ClassVar[str] = "soft-dsgd"

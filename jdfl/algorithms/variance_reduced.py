@@ -98,8 +98,8 @@ class Reduced(Algorithm):
 class GTSAGA(Reduced):
     """GT-SAGA: the estimates need the last gradient of every example, which are stored.
 
-    The examples of a round are distinct. Raises ValueError (from `check`) for settings out of range, a batch larger
-    than the data of a node, and networks whose W is not doubly stochastic.
+    The examples of a round are distinct. Raises ValueError (from `check`) for a batch larger than the data of a node,
+    and networks whose W is not doubly stochastic.
     """
 
     kind: ClassVar[str] = "gt-saga"
@@ -181,8 +181,8 @@ class OfBatches(Algorithm):
 class GTSVRG(OfBatches, Reduced):
     """GT-SVRG: the estimates need the gradient of all examples at a point that is replaced now and then.
 
-    It takes any gradients without noise. With a `probability` it is GT-VR. Raises ValueError (from `check`) for
-    settings out of range, noisy gradients, and networks whose W is not doubly stochastic.
+    It takes any gradients without noise. With a `probability` it is GT-VR. Raises ValueError (from `check`) for noisy
+    gradients, and networks whose W is not doubly stochastic.
     """
 
     kind: ClassVar[str] = "gt-svrg"
@@ -219,8 +219,8 @@ class GTSVRG(OfBatches, Reduced):
 class GTSARAH(OfBatches, Reduced):
     """GT-SARAH: the estimates add up differences, from the gradient of all examples that begins every period.
 
-    It takes any gradients without noise. Raises ValueError (from `check`) for settings out of range, noisy gradients,
-    and networks whose W is not doubly stochastic.
+    It takes any gradients without noise. Raises ValueError (from `check`) for noisy gradients, and networks whose W is
+    not doubly stochastic.
     """
 
     kind: ClassVar[str] = "gt-sarah"

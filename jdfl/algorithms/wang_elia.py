@@ -15,8 +15,6 @@ multiplied by a complex number of squared modulus 1 - k + k^2, which is below 1 
 without the eigenvalue -1.
 
 Missing neighbours: refused, because the integral of K x adds up only if W stays the same.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar, NamedTuple
@@ -43,8 +41,7 @@ class State(NamedTuple):
 class WangElia(Algorithm):
     """Wang-Elia: exact first-order method by integral control, with two messages per round.
 
-    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks that change or
-    are not symmetric.
+    It takes any gradients. Raises ValueError (from `check`) for networks that change or are not symmetric.
     """
 
     kind: ClassVar[str] = "wang-elia"

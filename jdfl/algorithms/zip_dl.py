@@ -18,8 +18,6 @@ neighbours; n_ii appears again in later messages, and no epsilon is derived from
 claimed.
 
 Missing neighbours: refused, because a lost message would leave noise that does not cancel.
-
-Axes: m nodes, n parameters.
 """
 
 from typing import ClassVar
