@@ -223,10 +223,12 @@ def computed_in(dtype: Compute) -> Any:
 @partial(jax.jit, static_argnums=0)
 def _leaves(make: Callable[[Any], Any], key: Array) -> dict[str, Array]:
     """Random parameters by path; one program for all splits of a network."""
+    from flax import nnx
+
     from jdfl.models import graph
 
     with relaxed():
-        return graph.leaves(make, key)
+        return graph.parameters(make(nnx.Rngs(key)))
 
 
 def check_sizes(shape: Shape, classes: int, rank: int | None = None) -> Shape:

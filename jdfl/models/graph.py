@@ -85,11 +85,6 @@ def layout(make: Callable[[nnx.Rngs], nnx.Module]) -> Layout:
     )
 
 
-def leaves(make: Callable[[nnx.Rngs], nnx.Module], key: Array) -> dict[str, Array]:
-    """The parameters by path of a module created with this key."""
-    return parameters(make(nnx.Rngs(key)))
-
-
 class Copy:
     """Makes modules of the same structure as one that is there, with parameters of zero.
 

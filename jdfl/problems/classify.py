@@ -66,7 +66,6 @@ def classification(
         seed: Seed of the split.
         intercept: Add a constant feature.
         binary: For digits, odd against even instead of ten classes.
-        dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
         public: Names of values that are public anyway, see `Problem.declared`.
 
     Raises ValueError for more nodes than examples, and for sparse rows of more than two classes or of columns to be

@@ -36,7 +36,6 @@ def realsim_like(n_examples: Examples = 72_309, n_features: Count = 20_958, *, s
     Args:
         n_examples: Number of texts, at least 2.
         n_features: Size of the vocabulary.
-        seed: Seed of the dataset.
 
     Raises ValueError for arguments out of range.
     """
@@ -91,14 +90,11 @@ def epsilon_like(n_examples: Examples = 40_000, n_features: int = 2_000, *, seed
     and 0.009; inner products of two rows have mean 0.13 and deviation 0.36, here 0.15 and 0.36. The original is more
     skewed: a tenth of the products is below -0.32 and a tenth above 0.68, here below -0.34 and above 0.62.
 
-    The original has 400,000 rows, 3.2 GB; `epsilon_like(400_000)` makes as many. The default is a tenth, since a
-    problem holds its rows twice for a moment, on the host and on the device, and 20 rows per feature already fix the
-    optimum well.
+    The original has 400,000 rows, 3.2 GB; the default is a tenth, which already fixes the optimum well.
 
     Args:
         n_examples: Number of rows, at least 2.
         n_features: Numbers of a row, at least 7.
-        seed: Seed of the dataset.
 
     Raises ValueError for arguments out of range.
     """

@@ -139,8 +139,6 @@ def sample_regression(
         key: Key, or seed of one, of all examples.
         truth: Parameters [n] that are known to have generated the examples; None: they are not known.
         rows: q, at least the largest of the sizes; None: the largest.
-        name: What reports call the problem.
-        dtype: Type of all numbers drawn, float32 or float64; the latter needs JAX_ENABLE_X64=1.
 
     Raises ValueError for sizes that are not whole numbers from 1, and for draws of another shape or type.
     """
@@ -211,8 +209,6 @@ def linear_regression(
         targets: The targets of every node: m arrays [q_i], or one array [m, q].
         truth: Parameters [n] that generated the targets; None: they are not known.
         test: Features [N, n] and targets [N] to test with; None: there are none.
-        name: Name of the problem in reports.
-        dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
 
     Raises ValueError for shapes that do not fit together.
     """
@@ -298,7 +294,6 @@ def example1(
         rows: Minimum and maximum number of examples of a node, at least 1.
         noise: Standard deviation >= 0 of the noise on the targets.
         seed: Seed of the data.
-        dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
         storage: Whether examples are in memory or are drawn whenever they are used.
         public: Names of values that are public anyway, see `Problem.declared`.
 

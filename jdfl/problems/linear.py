@@ -154,8 +154,6 @@ def averaging(vectors: ArrayLike, *, name: str = "averaging", dtype: DTypeLike =
 
     Args:
         vectors: The vector of every node [m, n]; the index of a DataFrame names the nodes.
-        name: Name of the problem in reports.
-        dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
 
     Raises ValueError for vectors of another shape and values that are not real numbers.
     """

@@ -131,8 +131,6 @@ def logistic_regression(
         penalty: Weight >= 0 of the squared norm in the objective (halved).
         test: Features [N, p] and labels [N] to test with; None: there are none.
         intercept: Add a constant feature, so that n = p + 1.
-        name: Name of the problem in reports.
-        dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
 
     Raises ValueError for other labels, sparse features, shapes that do not fit together and a negative penalty.
     """

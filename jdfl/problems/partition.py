@@ -20,12 +20,7 @@ Partition = Literal["iid", "dirichlet", "shards", "clients"]
 
 @checked
 def iid(n_examples: int, m: int, *, seed: int = 0) -> list[np.ndarray]:
-    """A uniformly random partition into parts whose sizes differ by at most one.
-
-    Args:
-        n_examples: Number of examples.
-        m: Number of nodes, 1 to n_examples.
-        seed: Seed of the partition.
+    """A uniformly random partition of n_examples into parts whose sizes differ by at most one.
 
     Raises ValueError for more nodes than examples.
     """
@@ -35,14 +30,9 @@ def iid(n_examples: int, m: int, *, seed: int = 0) -> list[np.ndarray]:
 
 @checked
 def by_size(sizes: Sequence[int] | np.ndarray, n_examples: int, *, seed: int = 0) -> list[np.ndarray]:
-    """A uniformly random partition into parts of given sizes.
+    """A uniformly random partition into parts of given sizes [m], each at least 1.
 
-    Args:
-        sizes: Number of examples >= 1 of every node [m].
-        n_examples: Number of examples, the sum of the sizes.
-        seed: Seed of the partition.
-
-    Raises ValueError unless the sizes add up to `n_examples`.
+    Raises ValueError unless they add up to `n_examples`.
     """
     checks.shape((None,), "It has the number of examples of every node.", sizes=sizes)
     for i, count in enumerate(sizes):
@@ -62,9 +52,7 @@ def shards(labels: ArrayLike, m: int, *, shards_per_node: int = 2, seed: int = 0
 
     Args:
         labels: Label of every example [N].
-        m: Number of nodes, at least 1.
         shards_per_node: Number of shards of a node, at least 1.
-        seed: Seed of the partition.
 
     Raises ValueError for more shards than examples, and for missing labels or labels of several kinds.
     """
@@ -89,9 +77,7 @@ def dirichlet(labels: ArrayLike, m: int, *, alpha: float, seed: int = 0, least: 
 
     Args:
         labels: Label of every example [N].
-        m: Number of nodes, at least 1.
         alpha: Concentration > 0: small values give nodes with few classes and unequal sizes, large ones approach `iid`.
-        seed: Seed of the partition.
         least: Minimum number of examples of a node, 0 to N / m.
 
     Raises ValueError for values out of range, and for missing labels or labels of several kinds.

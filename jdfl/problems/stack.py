@@ -17,6 +17,7 @@ from jax import Array, lax
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 from scipy.sparse import hstack, issparse
+from typing_extensions import Doc
 
 from jdfl.arrays import ops
 from jdfl.base import checks
@@ -88,7 +89,11 @@ Shared = Annotated[
         "names, separated by commas, as in layer1.*,layer2.*; none: all.",
     ),
 ]
-Precision = Annotated[DTypeLike, As(Literal["float32", "float64"], default="float32")]
+Precision = Annotated[
+    DTypeLike,
+    As(Literal["float32", "float64"], default="float32"),
+    Doc("Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1."),
+]
 Images = Literal["digits", "mnist", "fashion_mnist", "cifar10"]
 
 
