@@ -101,9 +101,8 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {  # by the names of torch's functi
     "mean": lambda x, dim=None, keepdim=False: x.mean(dim, keepdims=keepdim),
     "cat": lambda tensors, dim=0: jnp.concatenate(tensors, dim),
 }
-_LAYERS: dict[
-    str, tuple[str, str, dict[str, Any]]
-] = {  # operation, settings that are handed on, and those that are fixed
+# operation, settings that are handed on, and those that are fixed
+_LAYERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "Linear": ("linear", "weight bias", {}),
     "Conv2d": ("conv", "weight bias padding stride dilation groups", {"padding_mode": "zeros"}),
     "MaxPool2d": ("max_pool2d", "kernel_size stride padding", {"dilation": 1, "ceil_mode": False}),

@@ -420,11 +420,7 @@ def check_problem(problem: Problem) -> None:
 
 
 def check_examples(problem: Problem, *, clipped: bool) -> None:
-    """Try a user's model or problem on a few examples together and one by one; ValueError for infinite losses.
-
-    Where the loss of an example depends on the others, gradients of single examples are no parts of the gradient of a
-    batch. This is refused for methods that clip them (`clipped`), and warned about for others.
-    """
+    """Refuse infinite losses of a user's model or problem; refuse (warn of, unless clipped) examples that mix."""
     own = not type(problem).__module__.startswith("jdfl.")
     model: Any = getattr(problem, "model", None)
     if not own and (model is None or not model.own or model.examples_mix):

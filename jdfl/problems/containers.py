@@ -64,10 +64,7 @@ def table(name: str, value: Any, rank: int | None = 2) -> tuple[Any, tuple[str, 
 
 
 def by_columns(X: Any, **given: Any) -> list[Any]:
-    """Features, and values that are `given` for every example, where names of columns of X stand for these columns.
-
-    X is a table of pandas, or a dataset of Hugging Face, whose classes have names.
-    """
+    """X of pandas or Hugging Face, and what is `given`, where names of columns of X stand for these columns."""
     names = {key: one for key, one in given.items() if checks.is_a(one, str)}
     of_hub = hasattr(X, "column_names") and hasattr(X, "with_format")
     if of_hub and (checks.is_a(X, Mapping) or not hasattr(X, "select_columns") or not hasattr(X, "__len__")):

@@ -25,11 +25,7 @@ _ARRAYS = "Give NumPy, JAX or torch arrays of numbers."
 def of_nodes(
     data: Any, weight: Any, nodes: int | None, split: Callable[[int, int], list[np.ndarray]], kind: np.dtype
 ) -> tuple[Any, np.ndarray, int]:
-    """The examples of all nodes in a tree with leaves [m, q, ...], their weights [m, q], and m.
-
-    `data`, `weight` and `nodes` are as for `from_loss`, and `split` gives the examples of every node for a number of
-    examples and of nodes. All floating-point numbers get the type `kind`.
-    """
+    """The examples of all nodes in a tree with leaves [m, q, ...], their weights [m, q], and m; as for `from_loss`."""
     if nodes is not None:
         tree, total = _examples("data", data, kind)
         if nodes > total:

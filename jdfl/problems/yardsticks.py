@@ -368,18 +368,13 @@ class _Linked:
         _, slopes = self.problem.exact(self.X @ _shaped(self.problem, w), self.y)
         if slopes.ndim == 1:
             p = slopes + self.y
-
-            def curved(u: np.ndarray) -> np.ndarray:
-                return p * (1 - p) * u
         else:
             p = slopes.copy()
             p[np.arange(len(p)), self.y.astype(np.int64)] += 1
 
-            def curved(u: np.ndarray) -> np.ndarray:
-                return p * (u - (p * u).sum(axis=1, keepdims=True))
-
         def times(v: np.ndarray) -> np.ndarray:
-            u = curved(self.X @ _shaped(self.problem, v))
+            u = self.X @ _shaped(self.problem, v)
+            u = p * (1 - p) * u if p.ndim == 1 else p * (u - (p * u).sum(axis=1, keepdims=True))
             return (self.X.T @ (self._each(u) * u)).ravel() + self.penalty * v
 
         return times
