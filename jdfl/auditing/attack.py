@@ -58,10 +58,7 @@ class Verdict(Plain):
 
     @property
     def violated(self) -> bool:
-        """Whether the bound is above the accounted epsilon.
-
-        For a sound algorithm this has probability at most 1 - `confidence`.
-        """
+        """Whether the bound is above the accounted epsilon: if sound, with probability at most 1 - `confidence`."""
         return self.epsilon_lower > self.epsilon_accounted
 
     @property

@@ -59,10 +59,7 @@ class BitAudit(Verdict, Attack):
 
     @property
     def violated(self) -> bool:
-        """Whether the bound is above an epsilon that is claimed against an observer of the bits.
-
-        `Gaussian` claims none: what the bits show of it is outside its claim, and `shown` says whether it exceeds it.
-        """
+        """Whether the bound is above an epsilon that is claimed against an observer of the bits."""
         return self.covered and self.shown
 
     def as_dict(self) -> dict[str, Any]:
@@ -95,16 +92,9 @@ def audit_bits(
     `Gaussian` claims nothing against an observer of the bits: for it the audit measures what this exclusion amounts to,
     and refutes nothing. Anything shown for `ExactGaussian` beyond the epsilon of one release refutes it.
 
-    Args:
-        algorithm: The algorithm to attack; its mechanism, sensitivity and event are used.
-        problem: The data, used for its sizes only.
-        runs: Releases of both vectors together, at least 100.
-        node: The node whose sensitivity is used.
-        delta: For the epsilons that are compared, in (0, 1).
-        key: For all randomness: an integer or a JAX key.
-        confidence: Confidence level of the bound, in (0, 1).
-
-    Raises ValueError for other mechanisms and for invalid settings.
+    The mechanism, sensitivity and event of the `algorithm` at a `node` are used, and the sizes of the `problem`'s data.
+    There are `runs` releases of both vectors together, at least 100. `delta` in (0, 1), `key` and `confidence` are as
+    for `jdfl.audit`. Raises ValueError for other mechanisms and for invalid settings.
     """
     began = time.perf_counter()
     checks.integer(100, remedy="Half of them are of each vector, and half of these are used for testing.", runs=runs)

@@ -197,7 +197,6 @@ def _scale(where: str, cells: np.ndarray) -> list[Finding]:
 
 
 def _tails(every: np.ndarray) -> list[Finding]:
-    """Test how many standard normal numbers lie beyond 2, 2.5, ..., 4.5 standard deviations."""
     tests = list[Finding]()
     for beyond in np.arange(2.0, 5.0, 0.5):
         found, share = int(np.sum(np.abs(every) > beyond)), 2 * scipy.stats.norm.sf(beyond)

@@ -319,8 +319,6 @@ class Dirac(Problem):
 
 @dataclass(frozen=True)
 class _Places:
-    """Where canaries are."""
-
     node: np.ndarray  # [K]
     record: np.ndarray  # [K] of that node
     entry: np.ndarray  # [K] of the gradient, distinct within a node

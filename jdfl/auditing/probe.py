@@ -166,7 +166,6 @@ def repeated(
 
 
 def _after(begun: Setting, state: Any, k: Array, linkless: bool) -> Any:
-    """The state after a round."""
     context = stepping.sample_round(begun, k)
     if linkless:
         nobody = jnp.zeros((begun.problem.m,), jnp.bool_)
@@ -318,7 +317,6 @@ def probe(
 
 
 def _blocks(x: np.ndarray, n: int) -> np.ndarray:
-    """What nodes show [..., k] as blocks [..., k / n, n]."""
     return x.reshape(*x.shape[:-1], -1, n)
 
 

@@ -283,7 +283,6 @@ def _place(algorithm: Any) -> str | None:
 
 
 def _field(algorithm: Any, path: str) -> Any:
-    """The field at a dotted path; None where there is none."""
     for name in path.split("."):
         algorithm = getattr(algorithm, name, None)
     return algorithm

@@ -303,7 +303,6 @@ _NUMBER = int | float | np.integer | np.floating | np.ndarray | jax.Array
 
 
 def _check_field(algorithm: Algorithm, path: object) -> None:
-    """Raise ValueError for a path that is no float field of the algorithm."""
     target, static = algorithm, False
     for name in str(path).split("."):
         if not isinstance(path, str) or not hasattr(target, name):

@@ -57,26 +57,20 @@ class Callback:
         """
 
     def on_end(self, result: Result) -> None:
-        """Receive the `result` of the run; it is not called if the run failed.
+        """Receive the `result` of the run, once, before `close`; it is not called if the run failed.
 
-        It is called once, before `close`, also if the run diverged, was interrupted, or was ended by this callback.
-        `jdfl.run` returns the same value.
+        It is called also if the run diverged, was interrupted, or was ended by this callback.
         """
 
     def close(self) -> None:
-        """The run is over, also if it failed or another callback has refused it.
+        """The run is over, also if it failed or was refused by another callback: release files or threads here.
 
-        It is called once for every `on_start`, also if that raised an error, in reverse order of the callbacks. Release
-        here what `on_start` has acquired, such as files, threads or a terminal.
+        It is called once for every `on_start`, also if that raised an error, in reverse order of the callbacks.
         """
 
 
 class FunctionCallback(Callback):
-    """A plain function of snapshots as a callback.
-
-    Args:
-        function: Called after every chunk of rounds; returns None, or a reason to end the run.
-    """
+    """A plain `function` of snapshots as a callback, called after every chunk of rounds."""
 
     def __init__(self, function: Callable[[Snapshot], Any]) -> None:
         self._function = function

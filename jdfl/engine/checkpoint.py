@@ -59,11 +59,10 @@ class Checkpoint:
 
     @classmethod
     def of(cls, result: Result) -> "Checkpoint":
-        """The checkpoint of a finished run.
+        """The checkpoint of a finished run; `jdfl.run` takes a result to resume as it is.
 
-        Raises ValueError for one without a state, and for one that diverged or violated an invariant.
-
-        Results of `sweep` and `repeat` have no state. `jdfl.run` takes a result to resume as it is.
+        Raises ValueError for one without a state, such as of `sweep` and `repeat`, and for one that diverged or
+        violated an invariant.
         """
         if isinstance(result.state, Absent):
             raise ValueError(str(result.state))
@@ -188,7 +187,6 @@ class Checkpoint:
 
 
 def _with_computed(result: Result) -> Provenance:
-    """The provenance of a result, with the digest of what it computes."""
     origin = result.provenance
     if COMPUTED in origin.settings or result.computed is None:
         return origin
@@ -196,7 +194,6 @@ def _with_computed(result: Result) -> Provenance:
 
 
 def _listed(differences: list[str]) -> str:
-    """The first few."""
     more = len(differences) - _SHOWN
     return "; ".join(differences[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 

@@ -41,14 +41,11 @@ class Standing(Plain):
 
     def statement(self) -> str:
         """The same in a sentence."""
-        runs = f"1 run in the ledger {self.path} costs" if self.runs == 1 else f"{self._all} cost"
+        some = f"{self.runs} runs in the ledger {self.path} together cost"
+        runs = f"1 run in the ledger {self.path} costs" if self.runs == 1 else some
         spent = upper(self.epsilon) if math.isfinite(self.epsilon) else "no finite epsilon"
         unended = f", {self.open} not ended and counted in full" if self.open else ""
         return f"{runs} ({spent}, {self.delta:g}) of ({self.budget:g}, {self.delta:g}){unended}."
-
-    @property
-    def _all(self) -> str:
-        return f"{self.runs} runs in the ledger {self.path} together"
 
 
 @dataclass
@@ -203,16 +200,11 @@ class DataLedger:
 
     @classmethod
     def create(cls, path: str | Path, *, epsilon: float, delta: float) -> Self:
-        """Create an empty ledger.
+        """Create an empty ledger in a file at `path`, which must not exist, in a folder that exists.
 
-        Args:
-            path: The file, which must not exist, in a folder that exists.
-            epsilon: The joint budget of all runs on the data, above 0.
-            delta: The probability, in (0, 1), that the joint guarantee fails.
-
-        Raises:
-            FileExistsError: If the file exists: a ledger is never started again.
-            ValueError: For a budget that makes no sense.
+        All runs on the data together may spend `epsilon` > 0; `delta` in (0, 1) is the probability that this guarantee
+        fails. Raises FileExistsError if the file exists, since a ledger is never started again, and ValueError for a
+        budget that makes no sense.
         """
         checks.positive("It is what all runs may spend together.", epsilon=epsilon)
         check_delta(delta)
@@ -250,13 +242,9 @@ class DataLedger:
     def reserve(self, runs: Sequence[Intent], *, instead: "Hold | None" = None) -> "Hold":
         """Record the maximum of what these runs may release, or refuse all of them and leave the file unchanged.
 
-        Args:
-            runs: The runs, which have not begun, or will be resumed.
-            instead: A reservation that is returned at the same time; None: there is none.
-
-        Raises:
-            ValueError: For runs that claim nothing, on other data, with another relation of neighbours than the
-                entries', with the private key of another run, or beyond the budget.
+        The runs have not begun, or will be resumed; a reservation `instead` of which they are is returned at the same
+        time. Raises ValueError for runs that claim nothing, on other data, with another relation of neighbours than the
+        entries', with the private key of another run, or beyond the budget.
         """
         hold = Hold(self, [(run.key, run.terms) for run in runs])
         with alone(self.path):

@@ -107,7 +107,6 @@ def _enough(function: Any) -> bool:
 
 
 def _gathered(problem: Problem) -> Problem:
-    """The problem with all nodes' rows."""
     return jax.tree.map(lambda x, row: nodes.gather(x) if row else x, problem, nodes.with_rows(problem.nodes))
 
 

@@ -190,15 +190,11 @@ def support_recovery(w: Array, problem: Problem) -> Array:
 
 
 def class_accuracies(w: Array, problem: Problem) -> tuple[Array, Array]:
-    """The accuracies on the test examples of every class, and the shares of the classes in the test set.
+    """The accuracies on the labelled test examples of every class, and the shares of the classes in the test set.
 
-    Args:
-        w: Parameters w [m, n] of the nodes.
-        problem: A problem with labelled test examples.
-
-    Returns:
-        Accuracies [k, classes], with k = 1 for the mean of the parameters, or k = m where some parameters stay with the
-            nodes; and shares [classes] that sum to one. A class without examples has accuracy 0.
+    Accuracies are [k, classes], with k = 1 for the mean of the parameters w [m, n], or k = m where some of the
+    `problem`'s parameters stay with the nodes; shares are [classes], and sum to one. A class without examples has
+    accuracy 0.
     """
     labels = cast(Any, problem.test)[1].astype(jnp.int32)
     classes = max(2, getattr(problem, "classes", 2))
@@ -272,16 +268,13 @@ def mean_model_test_loss(w: Array, problem: Problem) -> Array:
 
 
 def _mean(found: Array, problem: Problem) -> Array:
-    """The mean over the nodes of values [k, ...] at k sets of parameters."""
     return nodes.mean(found) if problem.personal else found[0]
 
 
 def label_shares(problem: Problem, classes: int) -> Array:
-    """The shares [m, classes] of the classes in the local data of the nodes.
+    """The shares [m, classes] of the classes in the local data of the nodes, features and labels.
 
-    Args:
-        problem: A problem whose data are features and labels, with a labelled example at every node.
-        classes: The number of classes; labels are whole numbers from 0.
+    Labels are whole numbers from 0 to below `classes`, and every node of the `problem` has a labelled example.
     """
     labels, here = problem.data[1].astype(jnp.int32), (problem.weight > 0).astype(problem.dtype)
     count = jax.vmap(lambda label, one: jnp.zeros((classes,), one.dtype).at[label].add(one))(labels, here)
@@ -330,16 +323,11 @@ _NEEDS_CLASSES = (accuracy, balanced_accuracy, accuracy_own, accuracy_local, mea
 
 
 def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metrics") -> tuple[Metric, ...]:
-    """The metrics as functions, checked against the problem before anything is compiled.
+    """The `metrics` as functions, checked against the `problem` before anything is compiled.
 
-    Args:
-        metrics: Names of REGISTRY, or named functions (w [m, n], problem) -> [].
-        problem: The problem on which they are evaluated.
-        name: Name of the argument in error messages.
-
-    Raises:
-        ValueError: For an unknown name, a repeated one, the name of a column of the history, a function that does not
-            take (w, problem), or a metric for which the problem lacks something.
+    They are names of REGISTRY, or named functions (w [m, n], problem) -> []; `name` is that of the argument in
+    messages. Raises ValueError for an unknown name, a repeated one, the name of a column of the history, a function
+    that does not take (w, problem), or a metric for which the problem lacks something.
     """
     if isinstance(metrics, str):
         raise ValueError(f"Expected a list of metrics, got {name} = {metrics!r}. Write [{metrics!r}].")

@@ -69,12 +69,7 @@ class Progress(Callback):
             self._show(self._named("compiling"), before, plan.steps, "")
 
     def announce(self, label: str, what: str) -> None:
-        """Show what a comparison does now, such as "D-PSGD: tuning 3/5, compiling".
-
-        Args:
-            label: The label of the method.
-            what: What begins with it, in words.
-        """
+        """Show `what` a comparison does now with the method of a `label`, such as "D-PSGD: tuning 3/5, compiling"."""
         self._show(f"{label}: {what}", 0, None, "")
 
     def close(self) -> None:
@@ -116,9 +111,8 @@ class Progress(Callback):
 def announced(progress: "bool | Announce | Progress | None" = None) -> Generator[Announce]:
     """A function to announce what a comparison does; the line is closed at the end.
 
-    Args:
-        progress: None or True: as `Progress` shows it, in terminals and notebooks; False: not at all; a `Progress` of
-            other settings; or a function of (label, what). ValueError for anything else.
+    `progress` None or True: as `Progress` shows it, in terminals and notebooks; False: not at all; a `Progress` of
+    other settings; or a function of (label, what). ValueError for anything else.
     """
     if progress is False:
         yield lambda label, what: None

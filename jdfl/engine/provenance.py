@@ -136,7 +136,6 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def _libraries() -> Mapping[str, str]:
-    """The versions of those that are installed."""
     return MappingProxyType({name: version(name) for name in LIBRARIES})
 
 
@@ -160,18 +159,15 @@ def identity(tree: Any) -> str:
 
 
 def _identified(leaf: Any) -> str:
-    known = _identities.get(id(leaf))
+    place = id(leaf)
+    known = _identities.get(place)
     if known is None or known[0]() is not leaf:
         try:
-            where = weakref.ref(leaf, functools.partial(_forget, id(leaf)))
+            where = weakref.ref(leaf, lambda _: _identities.pop(place, None))
         except TypeError:  # a number
             return str(leaf)
-        known = _identities[id(leaf)] = where, uuid.uuid4().hex[:_SHORT]
+        known = _identities[place] = where, uuid.uuid4().hex[:_SHORT]
     return known[1]
-
-
-def _forget(place: int, _: object) -> None:
-    _identities.pop(place, None)
 
 
 def _lines(path: str, value: Any, known: dict[int, tuple[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -200,7 +196,6 @@ def _lines(path: str, value: Any, known: dict[int, tuple[str, Any]]) -> Iterator
 
 
 def _parts(value: Any) -> Iterable[tuple[str, Any]]:
-    """What a value consists of, by name."""
     if is_dataclass(value):
         return [(one.name, getattr(value, one.name)) for one in fields(value) if one.name not in DERIVED]
     if checks.is_a(value, Mapping):
@@ -249,7 +244,6 @@ def _hex(content: Any) -> str:
 
 @functools.cache
 def _code() -> str:
-    """The checksum of the package's files."""
     root = Path(__file__).parents[1]  # jdfl/
     total = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
@@ -296,24 +290,18 @@ def computed(program: Program, problem: Problem, network: Network, others: Seque
 
 
 def _digest(*programs: ClosedJaxpr) -> str:
-    """The digest of what programs compute."""
     total = hashlib.sha256()
     for one in programs:
-        _write(total, one)
+        for const in one.consts:
+            x: Any = jax.random.key_data(const) if jnp.issubdtype(const.dtype, jax.dtypes.prng_key) else const
+            total.update(np.ascontiguousarray(np.asarray(x)).tobytes())
+        for word in _words(one.jaxpr):
+            total.update(f"{word}\n".encode())
     return total.hexdigest()[:_SHORT]
 
 
 def _shape(leaf: Any) -> Any:
-    """The shape and type of an array, for tracing."""
     return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf), weak_type=isinstance(leaf, float | int))
-
-
-def _write(total: Any, program: ClosedJaxpr) -> None:
-    for const in program.consts:
-        x: Any = jax.random.key_data(const) if jnp.issubdtype(const.dtype, jax.dtypes.prng_key) else const
-        total.update(np.ascontiguousarray(np.asarray(x)).tobytes())
-    for word in _words(program.jaxpr):
-        total.update(f"{word}\n".encode())
 
 
 def _words(jaxpr: Jaxpr) -> Iterator[str]:

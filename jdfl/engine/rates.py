@@ -1,6 +1,7 @@
 """Linear rates: the factor by which a curve of a run falls in every round, with an interval, or why there is none."""
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import pandas as pd
@@ -84,34 +85,28 @@ def linear_rate(
     reached = kept < len(values)
     x, y = rounds[:kept], np.log(values[:kept])
     if len(x) < _RECORDS:
-        raise ValueError(
-            _refused(metric, f"has {len(x)} records above floor = {floor:g}, fewer than {_RECORDS}. Record more")
-        )
+        _refuse(metric, f"has {len(x)} records above floor = {floor:g}, fewer than {_RECORDS}. Record more")
     level = _level(x, y)
     end = _end(y, level)
     if end < 2 or y[0] - y[:end].min() < _DECADE:
         why = "reached its noise floor" if level is not None or reached else "ended"
-        raise ValueError(_refused(metric, f"falls by less than one decade before it {why}: there is too little to fit"))
+        _refuse(metric, f"falls by less than one decade before it {why}: there is too little to fit")
     half = y[0] - 0.5 * (y[0] - y[:end].min())
     begin = int(np.argmax(y[:end] <= half))
     x, y = x[begin:end], y[begin:end]
     if len(x) < _RECORDS:
-        raise ValueError(
-            _refused(metric, f"has {len(x)} records where a line would be fitted, fewer than {_RECORDS}. Record more")
-        )
+        _refuse(metric, f"has {len(x)} records where a line would be fitted, fewer than {_RECORDS}. Record more")
     slope, width = _fitted(x, y, confidence)
     middle = len(x) // 2
     (early, w1), (late, w2) = (_fitted(x[part], y[part], confidence) for part in (slice(middle), slice(middle, None)))
     bent, doubt = late - early, 2 * float(np.hypot(w1, w2))
     if abs(bent) > _BENT * abs(slope) + doubt:
         if bent > 0:
-            raise ValueError(
-                _refused(metric, "is sublinear: its logarithm falls ever more slowly. Fit a power of the round")
-            )
-        raise ValueError(_refused(metric, "falls ever faster: it is still in its transient. Run more rounds"))
+            _refuse(metric, "is sublinear: its logarithm falls ever more slowly. Fit a power of the round")
+        _refuse(metric, "falls ever faster: it is still in its transient. Run more rounds")
     width = max(width, abs(bent))
     if slope + width >= 0:
-        raise ValueError(_refused(metric, "does not fall clearly: its interval holds 1. Record more rounds"))
+        _refuse(metric, "does not fall clearly: its interval holds 1. Record more rounds")
     interval = float(np.exp(slope - width)), float(np.exp(slope + width))
     shown = None if level is None else float(np.exp(level))
     return Rate(float(np.exp(slope)), interval, (int(x[0]), int(x[-1])), shown, confidence)
@@ -161,5 +156,5 @@ def _fitted(x: np.ndarray, y: np.ndarray, confidence: float) -> tuple[float, flo
     return slope, float(stdtrit(n - 2, 0.5 + confidence / 2) * error)
 
 
-def _refused(metric: str, why: str) -> str:
-    return f"Expected a curve that falls geometrically, got metric = {metric!r}, which {why}."
+def _refuse(metric: str, why: str) -> NoReturn:
+    raise ValueError(f"Expected a curve that falls geometrically, got metric = {metric!r}, which {why}.")

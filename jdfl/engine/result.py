@@ -144,8 +144,7 @@ class Result(Described):
         """The last record, by the names of the columns of `history`: the round, the metrics, and the totals so far.
 
         Of a run that diverged or violated an invariant no metric is finite: inf, or -inf where higher values are
-        better, so that no other run is worse; NaN for a metric of your own. The totals, such as bytes, are over all
-        nodes.
+        better, so that no other run is worse; NaN for a metric of your own.
         """
         return {str(name): float(value) for name, value in self.history.astype(float).iloc[-1].items()}
 
@@ -210,32 +209,22 @@ class Result(Described):
 
     @checked
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the result into a folder, whole or not at all; `jdfl.load` reads it back.
+        """Write the result into a folder, whole or not at all, and return its path; `jdfl.load` reads it back.
 
         The folder has history, parameters, totals, provenance, guarantee and labels, a summary in words, and, if there
         is a state, a checkpoint to resume from. The state is the exact state of the nodes, which no guarantee covers.
         The key of the run and the algorithm object are not written.
 
-        Args:
-            folder: Where to write; it is made, with the folders above it. An empty one may be there already.
-            overwrite: Whether a folder with content is replaced; otherwise FileExistsError.
-
-        Returns:
-            The path of the folder.
+        The `folder` is made, with those above it. One with content is replaced with `overwrite`; otherwise
+        FileExistsError.
         """
         return hooks.find("save")(folder, self, overwrite=overwrite)
 
     @checked
     def report(self, path: str | Path) -> Path:
-        """Write one HTML page about the run: curves, privacy, costs, provenance.
+        """Write one HTML page about the run to `path`, which is returned: curves, privacy, costs, provenance.
 
-        It is a single file that loads nothing from elsewhere.
-
-        Args:
-            path: The file, which is replaced if it is there.
-
-        Returns:
-            The path.
+        It is a single file that loads nothing from elsewhere, and replaces one that is there.
         """
         return hooks.find("report")(self, path)
 
@@ -380,8 +369,8 @@ def assemble(
     """The result of a run that ended or was `cut`, on the host.
 
     `setting` is what the steps could read, `carry` what the loop carried at the end, and `params` ([m, n]) its
-    parameters. `tally`, `spent` and `warned` have the records, seconds and warnings so far, and `moments` the releases
-    [m] after some rounds.
+    parameters. `tally`, `spent` and `warned` have the records, seconds and warnings so far, and `moments` ([m] each)
+    the releases after some rounds.
     """
     problem, network, guarantee = plan.problem, plan.network, plan.guarantee
     rounds, found = int(carry.rounds), invariants.found(carry.bad)
@@ -492,7 +481,6 @@ def _own(problem: Any) -> bool:
 
 @functools.partial(jax.jit, static_argnames="count")
 def _sound(problem: Any, params: Array, count: int) -> Array:
-    """Whether the gradients of the first examples of every node are finite [m, count]."""
 
     def one(w: Array, data: Any) -> Array:
         gradients = jax.lax.map(

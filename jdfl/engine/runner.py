@@ -115,13 +115,10 @@ class ReleaseHistory:
 
     def add(self, rounds: int, releases: Callable[[], np.ndarray]) -> None:
         """Record the releases after a number of rounds."""
-        self._kept = self._chosen(rounds) | {rounds: np.asarray(releases())}
+        self._kept = self.until(rounds) | {rounds: np.asarray(releases())}
 
     def until(self, rounds: int) -> dict[int, np.ndarray]:
         """The releases [m] at the recorded moments up to a number of rounds."""
-        return self._chosen(rounds)
-
-    def _chosen(self, rounds: int) -> dict[int, np.ndarray]:
         apart = self._chunk
         while rounds // apart >= MOST:
             apart *= 2
@@ -326,7 +323,7 @@ class _Run:
         if self._plan.guarantee.event is not None:
             self._moments.add(self._done, now.releases)
         self._seen = self._done
-        requests: list[tuple[Callback, str]] = []
+        asked: dict[tuple[int, bool], str] = {}
         for callback in self._receivers:  # each gets a copy of the rows
             own = replace(now, row=dict(now.row), rows=[dict(row) for row in now.rows])
             try:
@@ -334,16 +331,13 @@ class _Run:
             except KeyboardInterrupt:
                 self._interruption.note()
                 reason = "interrupted"
-            requests += [] if reason is None else [(callback, reason)]
-        self._end_for(requests)
-
-    def _end_for(self, requests: Sequence[tuple[Callback, str]]) -> None:
-        """End the run if a callback of any process asks for it."""
-        own = {(CUTS.index(one.ending), one.reads_data): words for one, words in requests}
-        highest = processes.highest(max((1 + 2 * place + reads for place, reads in own), default=0))
+            if reason is not None:
+                asked[CUTS.index(callback.ending), callback.reads_data] = reason
+        # A callback of any process may end the run.
+        highest = processes.highest(max((1 + 2 * place + reads for place, reads in asked), default=0))
         if highest:
             place, reads = divmod(highest - 1, 2)
-            self._cut = CUTS[place], own.get((place, bool(reads)), "another process has ended it")
+            self._cut = CUTS[place], asked.get((place, bool(reads)), "another process has ended it")
             self._warned = (*self._warned, *((READS_DATA,) if reads else ()))
 
     def _obey_signals(self) -> None:
@@ -355,7 +349,6 @@ class _Run:
             self._cut = asked, asked
 
     def _snapshot(self, rows: list[dict[str, Any]]) -> Snapshot:
-        """A snapshot of the run."""
         plan, carry, setting = self._plan, self._carry, self._setting
         return Snapshot(
             rounds=self._done,

@@ -55,13 +55,6 @@ def form_of(asked: bool) -> Form | None:
     return form if asked else None
 
 
-def used(setting: stepping.Setting) -> tuple[str, ...]:
-    """The names of the kernels in a round's program, which is traced and not compiled, in alphabetical order."""
-    program, carry, _ = jax.eval_shape(loop.start, setting, ())
-    traced = jax.make_jaxpr(_round)(replace(setting, program=program), carry.state)
-    return tuple(sorted(set(_names(traced.jaxpr))))
-
-
 def _round(setting: stepping.Setting, state: Any) -> Any:
     return stepping.step(setting, state, stepping.sample_round(setting, jnp.int32(0)))
 
@@ -281,11 +274,13 @@ def own_key(key: int | Array | RunKey | None, before: Checkpoint | None, noisy: 
 
 
 def _used(program: Program, problem: Problem, network: Network, root: Array, form: Form, options: Options) -> str:
-    """The names of the kernels that rounds have; on several devices they have none."""
+    """The names of the kernels in a round, which is traced and not compiled; on several devices it has none."""
     if options.devices is not None:
         return "none"
     setting = stepping.setting(program, problem, network, None, root, kernels=form)
-    return ", ".join(used(setting)) or "none"
+    program, carry, _ = jax.eval_shape(loop.start, setting, ())
+    traced = jax.make_jaxpr(_round)(replace(setting, program=program), carry.state)
+    return ", ".join(sorted(set(_names(traced.jaxpr)))) or "none"
 
 
 def check_counters(network: Network, rounds: int) -> None:

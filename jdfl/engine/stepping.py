@@ -43,7 +43,6 @@ def paired(problem: Problem, network: Network) -> Network:
 
 
 def _names(one: Any) -> Names | None:
-    """The names of nodes of a problem or a network; None for other objects."""
     found = getattr(one, "node_names", None)
     return found if isinstance(found, tuple | range) else None
 

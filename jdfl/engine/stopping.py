@@ -58,12 +58,6 @@ class _Rule:
     """A rule whose settings are checked one by one."""
 
     on_every_device: ClassVar[bool] = True
-    _why: ClassVar[str]
-
-    @property
-    def reason(self) -> str:
-        """What it means that this rule fired, in words."""
-        return self._why
 
     def check(self) -> None:
         """Refuse settings out of range."""
@@ -86,7 +80,7 @@ class ConsensusBelow(_Rule):
     after: Natural | Array = 0
     """Rounds before the rule may fire."""
     reads_data: ClassVar[bool] = False
-    _why: ClassVar[str] = "the nodes agree (consensus); that says nothing about progress"
+    reason = "the nodes agree (consensus); that says nothing about progress"
 
     def __call__(self, view: View) -> Array:
         """Whether the consensus error is small, once all nodes have communicated."""
@@ -106,7 +100,7 @@ class ObjectiveBelow(_Rule):
     """The value to reach."""
     every: Count = struct.field(pytree_node=False, default=1)
     """Rounds between two evaluations, each of which takes a pass over all data."""
-    _why: ClassVar[str] = "the objective fell below its target"
+    reason = "the objective fell below its target"
 
     def __call__(self, view: View) -> Array:
         """Whether the objective is low enough."""
@@ -125,7 +119,7 @@ class GradientBelow(_Rule):
     """Largest norm of the gradient."""
     every: Count = struct.field(pytree_node=False, default=1)
     """Rounds between two evaluations, each of which takes a pass over all data."""
-    _why: ClassVar[str] = "the gradient at the average fell below its tolerance"
+    reason = "the gradient at the average fell below its tolerance"
 
     def __call__(self, view: View) -> Array:
         """Whether the mean is nearly stationary."""

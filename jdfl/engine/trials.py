@@ -132,7 +132,8 @@ def _of_equal_shapes(trials: Sequence[Trial]) -> list[Trial]:
     networks = {id(one.network): one.network for one in trials}
     q = max(problem.weight.shape[1] for problem in problems.values())
     problems = {name: _with_examples(problem, q) for name, problem in problems.items()}
-    graphs = [graph for network in networks.values() for graph in _graphs(network)]
+    parts = jax.tree.leaves(list(networks.values()), is_leaf=_is_graph)
+    graphs = [part for part in parts if isinstance(part, Graph)]
     if len({(graph.senders.shape, graph.format, graph.buckets is None) for graph in graphs}) > 1:
         d = max(graph.senders.shape[1] for graph in graphs)
         formats = {graph.format for graph in graphs}
@@ -159,10 +160,6 @@ def _with_examples(problem: Problem, q: int) -> Problem:
 
 def _is_graph(part: Any) -> bool:
     return isinstance(part, Graph)
-
-
-def _graphs(network: Network) -> list[Graph]:
-    return [part for part in jax.tree.leaves(network, is_leaf=_is_graph) if isinstance(part, Graph)]
 
 
 Outcome = tuple[Any, loop.RunState, loop.Record, loop.Record]  # as `executed` gives it

@@ -310,7 +310,6 @@ def _alike(
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two trees are equal, bit for bit."""
     leaves, structure = jax.tree.flatten(one)
     others, structure_too = jax.tree.flatten(other)
     return structure == structure_too and all(

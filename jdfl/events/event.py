@@ -185,14 +185,10 @@ class Event:
         return self.present[:, column, None]
 
     def at(self, column: int | None = None, turn: int = 0) -> Round:
-        """The round in which nodes evaluate gradients, with draws of its own.
+        """The round in which the nodes of a column evaluate gradients, with draws of its own; None: the actors.
 
-        Args:
-            column: The column with the rows of the nodes; None: the actors.
-            turn: Distinguishes several evaluations of one node, such as local steps.
-
-        Raises:
-            ValueError: For a column and turn that the handler has used before: their noise would be the same.
+        A `turn` distinguishes several evaluations of one node, such as local steps. Raises ValueError for a column and
+        turn that the handler has used before: their noise would be the same.
         """
         checks.integer(0, turn=turn)
         checks.integer(0, self.row.shape[1] - 1, column=0 if column is None else column)
@@ -214,13 +210,10 @@ class Event:
         return Round(**given, trace=trace, rows=node, local_step=place, altered=self.altered)
 
     def send(self, x: Array, to: int, channel: Channel = MODEL, *, by: int | None = None) -> Array:
-        """What the node of a column receives of the rows x [b, n], and combines with its own at once.
+        """What the nodes of a column `to` receive of the rows x [b, n], and combine with their own at once.
 
-        Args:
-            x: The rows before encoding.
-            to: The column of the receivers; where its row is missing nothing is sent.
-            channel: The channel on which messages are counted.
-            by: The column of the senders; None: the actors.
+        Where its row is missing nothing is sent. Messages are counted on the `channel`. The senders are the nodes of
+        the column `by`; None: the actors.
         """
         self.notes.found.append(Note("communications", to, by))
         return self.post(x, to, channel, by=by)
@@ -228,22 +221,16 @@ class Event:
     def post(self, x: Array, where: int, channel: Channel = MODEL, *, by: int | None = None) -> Array:
         """What arrives later of the rows x [b, n] that are sent now; the receiver calls `combine` then.
 
-        Args:
-            x: The rows before encoding.
-            where: The column without whose row nothing is sent, such as that of a slot.
-            channel: The channel on which messages are counted.
-            by: The column of the senders; None: the actors.
+        Nothing is sent without a row in the column `where`, such as that of a slot; `channel` and `by` are as for
+        `send`.
         """
         self.notes.found.append(Note(f"sent_{channel.name}", by, where))
         return self._coded(x, channel, by, self.present[:, where])
 
     def publish(self, x: Array, channel: Channel = MODEL, *, onto: Array | None = None) -> Array:
-        """What all out-neighbours of the actors receive of the rows x [b, n]: one message each.
+        """What all out-neighbours of the actors receive of the rows x [b, n]: one message each on the `channel`.
 
-        Args:
-            x: The rows before encoding.
-            channel: The channel on which messages are counted.
-            onto: Rows onto [b, n] that both ends know: x - onto is sent, and what is decoded added; None: x is sent.
+        With rows `onto` [b, n] that both ends know, x - onto is sent, and what is decoded is added to them.
         """
         self.notes.found.append(Note(f"sent_{channel.name}", None, None, links=True))
         return self._coded(x, channel, None, self.present[:, 0], onto)

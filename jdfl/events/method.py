@@ -55,19 +55,16 @@ class AsyncMethod(Algorithm):
     def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:
         """Return the tables at the start by name, the nodes' parameters under "node" unless `params` is overridden.
 
-        Args:
-            round: The round at the start, with `problem`, gradients and keys; its graph is the network's.
-            sizes: The number of rows of the tables of messages, as `events` has found them.
+        The `round` at the start has problem, gradients and keys; its graph is the network's. `sizes` are the numbers of
+        rows of the tables of messages, as `events` has found them.
         """
         raise NotImplementedError
 
     def events(self, network: Timed, key: Array, seconds: float) -> Events:
-        """Return the events until a time, sorted, with the rows of their touches.
+        """Return the events until a time in `seconds`, included, sorted, with the rows of their touches.
 
-        Args:
-            network: The network in this run: times around a fixed graph, with its faults between them.
-            key: The key [] from which times and paths are drawn.
-            seconds: The last time, included.
+        The `network` in this run has times around a fixed graph, with its faults between them. Times and paths are
+        drawn from the `key` [].
         """
         raise NotImplementedError
 
@@ -178,6 +175,5 @@ def noted(method: AsyncMethod, state: Any, round: Round) -> list[list[Note]]:
 
 
 def _one_each(method: AsyncMethod, tables: dict[str, Any], kind: int, round: Round, notes: Notes) -> dict[str, Any]:
-    """The tables after one event of a kind at every node."""
     event = of_every_node(method, tables, kind, round, notes)
     return happen(method, tables, kind, event, round.graph.weight)

@@ -316,14 +316,8 @@ def heard_by(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
 def meetings(network: Timed, key: Array, seconds: float, *, columns: int, gradients: int = 1) -> Events:
     """Events of nodes that wake with their clocks and meet a random in-neighbour.
 
-    The last column has the row of the neighbour, as `partners` has it, and the others that of the node.
-
-    Args:
-        network: The network in a run.
-        key: The key [] of the run's network.
-        seconds: The last time, included.
-        columns: The number of columns, at least 2.
-        gradients: How many gradients a node computes before each meeting.
+    The last of the `columns`, at least 2, has the row of the neighbour, as `partners` has it, and the others that of
+    the node; `network`, `key`, `seconds` and `gradients` are as for `wakes`.
     """
     found = wakes(network, key, seconds, gradients=gradients)
     rows = np.repeat(found.actor[:, None], columns, axis=1)

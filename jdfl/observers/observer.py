@@ -134,9 +134,7 @@ class Everyone:
 
     def rows(self, spread: Spread) -> list[Row]:
         """All messages."""
-        return [
-            (index, _one(node, spread.m)) for index in range(len(spread.places)) for node in _senders(spread, index)
-        ]
+        return [(int(index), _one(node, spread.m)) for index, node in np.argwhere(spread.by)]
 
     def words(self) -> str:
         """A description of the observer."""
@@ -186,7 +184,7 @@ class Server:
             if place.to == "one" and self.sums:
                 found.append((index, spread.by[index].astype(float)))
             elif place.to == "one":
-                found += [(index, _one(node, spread.m)) for node in _senders(spread, index)]
+                found += [(index, _one(node, spread.m)) for node in np.flatnonzero(spread.by[index])]
         if not found:
             raise ValueError(
                 "Expected a method with a server, such as jdfl.FedAvg, got observer = Server() for one without: its "
@@ -197,10 +195,6 @@ class Server:
     def words(self) -> str:
         """A description of the observer."""
         return "the server, seeing secure sums over clients" if self.sums else "the server, seeing all client messages"
-
-
-def _senders(spread: Spread, index: int) -> Any:
-    return np.flatnonzero(spread.by[index])
 
 
 def _one(node: Any, m: int) -> np.ndarray:

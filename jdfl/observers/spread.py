@@ -229,7 +229,6 @@ class _Rounds:
         return rows, (together(began[2], by), graphs, every, factors[:, 0] if factors.shape[1] else factors[:0])
 
     def _logs(self) -> tuple[Log, Log]:
-        """What happens before the first round, and in a round."""
         logs: list[Log] = []
 
         def once() -> Any:

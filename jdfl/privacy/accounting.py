@@ -261,7 +261,6 @@ def _slow(event: Event, releases: int, delta: float, sampled: Sampled | None, ad
 def _renyi(
     event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency
 ) -> dict[str, float]:
-    """The bound by RDP, if there is one."""
     if releases == 0:
         return {"RDP": 0.0}
     if sampled is None and not isinstance(event, GaussianEvent):
@@ -295,7 +294,6 @@ def _samples(event: Event, releases: int, sampled: Sampled | None) -> tuple[int,
 
 
 def _all_epsilons(event: Event, releases: int, delta: float) -> dict[str, float]:
-    """Bounds for releases that use all records."""
     if isinstance(event, GaussianEvent):  # together they are one release with the sum of the squared shifts
         return {"closed form": gaussian_epsilon(float(event.shift(releases)), delta)}
     return bounds.laplace_epsilons(_dp().pld.privacy_loss_distribution, event, releases, delta)

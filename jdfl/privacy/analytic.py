@@ -21,17 +21,11 @@ MOST_MU = 1e100  # its square is still a float
 
 @checked
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """The smallest delta at which noise of 1 / mu times the sensitivity is (epsilon, delta)-DP.
+    """The smallest delta at which noise of 1 / mu times the sensitivity is (epsilon, delta)-DP, for an epsilon >= 0.
 
-    It is Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu).
-
-    Args:
-        mu: The sensitivity over the standard deviation of the noise, above 0; for several releases with noise
-            multipliers z_k, the square root of sum 1 / z_k^2.
-        epsilon: Where delta is computed, from 0.
-
-    Raises:
-        ValueError: For an invalid mu or epsilon.
+    It is Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu), where mu > 0 is the sensitivity over the
+    standard deviation of the noise; for several releases with noise multipliers z_k, the square root of sum 1 / z_k^2.
+    Raises ValueError for an invalid mu or epsilon.
     """
     checks.positive(mu=mu)
     checks.not_negative(epsilon=epsilon)
@@ -44,14 +38,9 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 @checked
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The smallest epsilon >= 0 at this delta; 0 where mu is small enough.
+    """The smallest epsilon >= 0 at this delta in (0, 1), with mu as for `gaussian_delta`; 0 where mu is small enough.
 
-    Args:
-        mu: The sensitivity over the standard deviation of the noise, as for `gaussian_delta`.
-        delta: The probability that the epsilon may fail, in (0, 1).
-
-    Raises:
-        ValueError: For a delta outside (0, 1), and for a mu whose epsilon would overflow.
+    Raises ValueError for a delta outside (0, 1), and for a mu whose epsilon would overflow.
     """
     check_delta(delta)
     if mu > MOST_MU:
@@ -91,17 +80,10 @@ def participating_epsilon(multiplier: float, rate: float, steps: int, delta: flo
 def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussian:
     """The smallest Gaussian noise with which `releases` releases together are (epsilon, delta)-DP.
 
-    The calibration of B. Balle and Y.-X. Wang (2018, Theorem 8), for releases that each use all records. The multiplier
-    is in units of their l2 sensitivity, which must be enforced elsewhere. For a whole run, or with sampling, use
-    `jdfl.calibrate`.
-
-    Args:
-        epsilon: The privacy budget of all releases together, above 0.
-        delta: The probability that the epsilon may fail, in (0, 1).
-        releases: Their number, at least 1, all with the same noise.
-
-    Raises:
-        ValueError: For invalid targets.
+    The calibration of B. Balle and Y.-X. Wang (2018, Theorem 8), for releases, at least 1, that each use all records
+    and have the same noise. The multiplier is in units of their l2 sensitivity, which must be enforced elsewhere.
+    epsilon > 0 and delta in (0, 1) are of all releases together; others raise ValueError. For a whole run, or with
+    sampling, use `jdfl.calibrate`.
     """
     check_target(epsilon, delta)
     checks.integer(1, releases=releases)
@@ -115,15 +97,9 @@ def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussi
 def classical_gaussian(epsilon: float, delta: float) -> Gaussian:
     """The textbook calibration sqrt(2 ln(1.25/delta)) / epsilon (CEPS paper, Eq. 13).
 
-    It is a guarantee only for a single release, epsilon <= 1 and an enforced sensitivity; here it reproduces papers.
-    For a guarantee use `analytic_gaussian`, or `calibrate` for several releases.
-
-    Args:
-        epsilon: The privacy budget of the release, above 0; values above 1 are not refused.
-        delta: The probability that the epsilon may fail, in (0, 1).
-
-    Raises:
-        ValueError: For an invalid epsilon or delta.
+    It is a guarantee only for a single release, epsilon <= 1 and an enforced sensitivity; here it reproduces papers,
+    and larger values of epsilon are not refused. For a guarantee use `analytic_gaussian`, or `calibrate` for several
+    releases. Raises ValueError for an epsilon that is not positive, or a delta outside (0, 1).
     """
     check_target(epsilon, delta)
     return Gaussian(math.sqrt(2 * math.log(1.25 / delta)) / epsilon)
@@ -133,16 +109,10 @@ def classical_gaussian(epsilon: float, delta: float) -> Gaussian:
 def central_multiplier(multiplier: float, clients: int) -> float:
     """The noise multiplier that protects a sum against one of the `clients` who contributed equal Gaussian noise to it.
 
-    A participating client knows its own noise and subtracts it; the other clients' noise has the variance
-    (clients - 1) / clients of the whole. The remaining multiplier is `multiplier` sqrt((clients - 1) / clients), and mu
-    grows by the inverse of that root.
-
-    Args:
-        multiplier: The noise of the whole sum in units of the sensitivity, above 0.
-        clients: The number of clients whose noise is in the sum, at least 2; one alone would see the sum without noise.
-
-    Raises:
-        ValueError: For a multiplier that is not positive, and for fewer than two clients.
+    A participating client knows its own noise and subtracts it; the other clients' noise has the variance (clients - 1)
+    / clients of the whole, whose `multiplier` > 0 is in units of the sensitivity. The remaining multiplier is
+    `multiplier` sqrt((clients - 1) / clients). Raises ValueError for a multiplier that is not positive, and for fewer
+    than two clients: one alone would see the sum without noise.
     """
     checks.shape((), multiplier=multiplier)
     checks.positive(multiplier=multiplier)

@@ -137,25 +137,11 @@ def upper_bound(multiplier: float, rate: float, steps: int, delta: float) -> flo
 
     It holds for that relation and Poisson sampling only, and takes less than a second.
     """
-    plans = [_plan(_Pair(multiplier, rate, removed), steps, delta) for removed in (True, False)]
-    return max((_above(plan) for plan in plans if plan), default=0.0)
+    return max(_above(_Pair(multiplier, rate, removed), steps, delta) for removed in (True, False))
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What to integrate: any order, grid and window give valid bounds; these give tight ones."""
-
-    pair: _Pair
-    steps: int
-    delta: float
-    about: float  # epsilon, by Chernoff's bound
-    order: float
-    losses: tuple[float, float]  # of one step
-    window: tuple[float, float]  # of the sum
-
-
-def _plan(pair: _Pair, steps: int, delta: float) -> _Plan | None:
-    """None where epsilon = 0 by Chernoff's bound."""
+def _above(pair: _Pair, steps: int, delta: float) -> float:
+    """The bound of one direction; any order, grid and window give valid bounds, and these give tight ones."""
     bottom, top = pair.span(max(_NEGLIGIBLE * delta / steps, 1e-300))
     ends = np.linspace(bottom, top, 4001)
     masses = pair.log_masses(ends)[0][:-1]  # each cell's mass at its upper end
@@ -170,33 +156,27 @@ def _plan(pair: _Pair, steps: int, delta: float) -> _Plan | None:
     found = minimize_scalar(chernoff, bounds=span, method="bounded")
     order, about = math.exp(float(found.x)), float(found.fun)
     if about <= 0:
-        return None
+        return 0.0
     here, shifts = log_m(order), order * _SHIFTS
     highest = min((log_m(order + s) - here - math.log(_NEGLIGIBLE)) / s for s in shifts)
     lowest = max((here - log_m(order - s) + math.log(_NEGLIGIBLE)) / s for s in shifts)
     window = min(max(lowest, steps * bottom), 0.5 * about), max(min(highest, steps * top), about)
-    return _Plan(pair, steps, delta, about, order, (bottom, top), window)
-
-
-def _above(plan: _Plan) -> float:
-    """The bound of one direction."""
-    order, (bottom, top) = plan.order, plan.losses
-    step = min(math.sqrt(8 * _RESOLVED * plan.about / (plan.steps * order * (1 + order))), (top - bottom) / 1000)
-    longest = max(top - bottom, plan.window[1] - plan.window[0])
-    step = max(min(step, plan.about / 1000), longest / _MOST_SAMPLED)
+    step = min(math.sqrt(8 * _RESOLVED * about / (steps * order * (1 + order))), (top - bottom) / 1000)
+    longest = max(top - bottom, window[1] - window[0])
+    step = max(min(step, about / 1000), longest / _MOST_SAMPLED)
     at = np.arange(math.floor(bottom / step), math.ceil(top / step) + 1)  # upper ends of cells, in steps
-    log_p, log_q = plan.pair.log_masses(step * at)
+    log_p, log_q = pair.log_masses(step * at)
     # P - e^(lower end) Q >= 0; this part of P goes to the upper end.
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(log_p[:-1] > -np.inf, step * (at - 1) + log_q[:-1] - log_p[:-1], 0.0)[1:]
         share = np.clip((-np.expm1(np.minimum(ratio, 0.0)) + _ROUNDING * step) / -math.expm1(-step), 0.0, 1.0)
         up = np.insert(log_p[1:-1] + np.log(share), 0, log_p[0])
         up = np.logaddexp(up, np.append(log_p[1:-1] + np.log1p(-share), -np.inf))
-    total, grown = _Sum(plan, up, at, step), math.exp(_ROUNDING * plan.steps)
-    infinite = plan.steps * math.exp(log_p[-1])
+    total, grown = _Sum(up, at, step, steps, order, window), math.exp(_ROUNDING * steps)
+    infinite = steps * math.exp(log_p[-1])
 
     def short(epsilon: float) -> bool:
-        return grown * (total.delta(epsilon) + infinite) > plan.delta
+        return grown * (total.delta(epsilon) + infinite) > delta
 
     low, high = total.ends
     if not short(low):
@@ -207,9 +187,11 @@ def _above(plan: _Plan) -> float:
 class _Sum:
     """The tilted distribution of the sum of losses with the given masses at multiples of a step."""
 
-    def __init__(self, plan: _Plan, log_mass: np.ndarray, at: np.ndarray, step: float) -> None:
-        steps, order, last = plan.steps, plan.order, math.ceil(plan.window[1] / step)
-        size = 1 << (last - math.floor(plan.window[0] / step) + 2).bit_length()
+    def __init__(
+        self, log_mass: np.ndarray, at: np.ndarray, step: float, steps: int, order: float, window: tuple[float, float]
+    ) -> None:
+        last = math.ceil(window[1] / step)
+        size = 1 << (last - math.floor(window[0] / step) + 2).bit_length()
         tilted = log_mass + order * step * at
         log_m = float(logsumexp(tilted))
         folded = np.bincount((at - at[0]) % size, np.exp(tilted - log_m), size)
@@ -318,7 +300,6 @@ def rounded(schedule: LaplaceSchedule) -> np.ndarray:
 
 
 def _sizes(event: Laplacian, releases: int) -> Sizes:
-    """All scales, not rounded."""
     if isinstance(event, LaplaceSchedule):
         return np.unique(1 / np.asarray(event.multipliers[:releases]), return_counts=True)
     return np.array([1 / event.noise_multiplier]), np.array([releases])

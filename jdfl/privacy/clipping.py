@@ -20,29 +20,20 @@ Clip = Literal["l1", "l2", "linf", "entries"]
 
 
 def factor(lengths: Array, clip: Array | float) -> Array:
-    """The factors [...] that scale vectors down to a clip; 0 for a norm that is not finite.
+    """The factors [...] that scale vectors with norms `lengths` [...] down to a `clip` [] > 0; 0 where one is infinite.
 
-    A norm that overflows is unknown, so only 0 bounds such a vector's contribution. Factors so small that they lose
+    Such a norm, or NaN, is unknown, so only 0 bounds the vector's contribution. Factors so small that they lose
     precision are 0, too, since rounded up they would not bound.
-
-    Args:
-        lengths: The vectors' norms, lengths [...], from 0.
-        clip: Their upper bound, clip [], above 0.
     """
     scale = jnp.minimum(1.0, clip / jnp.where(lengths > clip, lengths, clip))
     return jnp.where(jnp.isfinite(lengths) & (scale >= jnp.finfo(scale.dtype).tiny), scale, 0.0)
 
 
 def clipped(x: Array, norm: Clip, clip: Array | float) -> Array:
-    """The vectors x [..., n] clipped to a norm of at most `clip` []; a vector with a non-finite entry becomes 0.
+    """The vectors x [..., n] clipped to a norm of at most `clip` [] > 0; a vector with a non-finite entry becomes 0.
 
-    Noise calibrated in another norm also needs `stretch`.
-
-    Args:
-        x: Vectors x [..., n].
-        norm: "l1", "l2" or "linf": a vector whose norm is too large is scaled down, its direction kept. "entries" clips
-            every entry to +-clip instead, which changes the direction.
-        clip: The upper bound on a vector's norm, or on its entries' magnitude, clip [], above 0.
+    With the `norm` "l1", "l2" or "linf" a vector whose norm is too large is scaled down, its direction kept; "entries"
+    clips every entry to +-clip instead. Noise calibrated in another norm also needs `stretch`.
     """
     if norm == "entries":
         whole = jnp.all(jnp.isfinite(x), axis=-1, keepdims=True)
@@ -53,15 +44,10 @@ def clipped(x: Array, norm: Clip, clip: Array | float) -> Array:
 
 @checked
 def stretch(clipped_in: Clip, measured_in: Norm, n: int) -> float:
-    """The largest value in the norm `measured_in` of a vector [n] with norm 1 in `clipped_in`.
+    """The largest value in the norm `measured_in` of a vector [n], n >= 1, with norm 1 in `clipped_in`.
 
     The sensitivity is the clip times this factor where the noise uses another norm: sqrt(n) for an l2 clip and Laplace
-    noise, n for a linf clip or entries, 1 for equal norms.
-
-    Args:
-        clipped_in: The norm of the clip: "l1", "l2", "linf" or "entries".
-        measured_in: The norm of the noise, `Mechanism.norm`.
-        n: The number of entries, at least 1; ValueError otherwise.
+    noise, n for a linf clip or entries, 1 for equal norms. Raises ValueError for n < 1.
     """
     checks.integer(1, 2**53, n=n)
     inverse = {"l1": 1.0, "l2": 0.5, "linf": 0.0, "entries": 0.0}  # 1 / p; ||x||_q <= n^(1/q - 1/p) ||x||_p for q < p

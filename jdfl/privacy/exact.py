@@ -157,17 +157,12 @@ class ExactGaussian:
         )
 
     def add(self, key: Array, x: Array, sensitivity: Array | float) -> Array:
-        """The vector x [n] rounded to the grid, plus noise.
+        """The vector x [n], finite, rounded to the grid, plus noise that is drawn from the `key` [].
 
-        gamma = z D / (f - z sqrt(n)) for a multiplier z, a sensitivity D and noise of f steps: rounding moves two
-        vectors apart by at most gamma sqrt(n). A sensitivity that is NaN, or too small for steps in x's type, such as
-        0, gives NaN.
-
-        Args:
-            key: The key [] from which all noise is drawn.
-            x: The vector x [n], finite.
-            sensitivity: The largest l2 change of x between neighbouring datasets, sensitivity [], as computed in
-                floating point, including one more rounding of every entry.
+        gamma = z D / (f - z sqrt(n)) for a multiplier z, a `sensitivity` D [] and noise of f steps: rounding moves two
+        vectors apart by at most gamma sqrt(n). D is the largest l2 change of x between neighbouring datasets, as
+        computed in floating point, including one more rounding of every entry. A D that is NaN, or too small for steps
+        in x's type, gives NaN.
         """
         n = x.size
         levels = self.levels(n)
@@ -192,7 +187,6 @@ class ExactGaussian:
 
 
 def _rounded(x: Array, gamma: Array) -> Array:
-    """The nearest integers [n] int32 in steps of gamma []."""
     return jnp.clip(jnp.round(x / gamma), -_MOST, _MOST).astype(jnp.int32)
 
 

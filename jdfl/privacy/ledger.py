@@ -190,7 +190,6 @@ def protected_units(ledgers: Sequence[Ledger]) -> list[tuple[str, str]]:
 
 
 def _gaussian(ledgers: Sequence[Ledger], delta: float) -> float:
-    """The epsilon of Gaussian releases that use all records."""
     squares: Any = sum(
         ledger.event.shift(ledger.releases) ** 2 for ledger in ledgers if isinstance(ledger.event, GaussianEvent)
     )

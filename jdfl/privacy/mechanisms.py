@@ -132,15 +132,10 @@ class Mechanism(Protocol):
         ...
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
-        """The vector x [n] with noise.
+        """The vector x [n], already clipped, with noise: a pure function under jit, and under vmap over nodes.
 
-        A pure function under jit, and under vmap over nodes.
-
-        Args:
-            key: The key [] from which all noise is drawn; it is used once.
-            x: The vector x [n], already clipped.
-            sensitivity: The largest change of x between neighbouring datasets, a number [] in the mechanism's norm, by
-                which noise is scaled.
+        All noise is drawn from the `key` [], which is used once, and scaled by the `sensitivity` []: the largest change
+        of x between neighbouring datasets in the mechanism's norm.
         """
         ...
 
@@ -175,8 +170,6 @@ def known(multiplier: float | None) -> float:
 
 
 class _Scaled:
-    """Noise with a multiplier of the sensitivity."""
-
     def check(self) -> None:
         """Refuse a multiplier that is not a single positive number: ValueError naming it."""
         settings(self)

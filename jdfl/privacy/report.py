@@ -163,17 +163,10 @@ def report(
     accounting: Accounting = "sound",
     warnings: tuple[str, ...] = (),
 ) -> PrivacyReport:
-    """The privacy report of a number of releases under a guarantee.
+    """The privacy report of numbers of `releases` [m] and `records` [m] of the nodes under a `guarantee`.
 
-    Args:
-        guarantee: What the algorithm guarantees, and what enforces it.
-        releases ([m]): Number of releases per node.
-        records ([m]): Number of records per node.
-        delta: The total, which includes the probability that the bound on the sensitivity fails. None: the largest
-            power of ten that is at most 1e-5 and below 0.1 / records, where records counts those of all nodes together
-            (or the nodes, where whole nodes are protected).
-        accounting: "sound", or "paper" to report what is claimed without being enforced, labelled so.
-        warnings: Warnings in addition to those of the guarantee.
+    `delta` and `accounting` are those of `jdfl.account`; delta includes the probability that the bound on the
+    sensitivity fails. `warnings` are added to those of the guarantee.
 
     Raises ValueError for delta >= 1 / records, for delta <= the probability of that failure, for a run without noise,
     and, unless accounting is "paper", where nothing is claimed: for noise without clipping, for gradients without
@@ -401,7 +394,6 @@ def whom(unit: str, adjacency: str, observer: str) -> str:
 
 
 def _promise(of: Guarantee | PrivacyReport, delta: float, total: float) -> str:
-    """(epsilon, delta), whose data and against which observer, in words."""
     return f"({upper(total)}, {delta:g})-differential privacy {whom(of.unit, of.adjacency, of.observer)}"
 
 
