@@ -172,20 +172,15 @@ def from_networkx(
     options: Any = {"format": format, "name": name or graph.name or "network", "connected": connected}
     values = [value for *_, value in cast(Any, graph).edges(data="weight")]
     plain = all(value is None for value in values) or all(_is_number(value) and value == 1 for value in values)
-    nodes = _nodes(graph)
+    nodes: list[Any] = list(graph)
+    if all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in nodes):
+        nodes = sorted(nodes)
     if weights in ("given", "by-distance") or (weights is None and not plain):
         return _valued(_numbers(graph, nodes), weights == "by-distance", nodes, **options)
     place = {node: i for i, node in enumerate(nodes)}
     edges = [(place[u], place[v]) for u, v in graph.edges()]
     made = from_edges(edges, len(graph), weights=weights, directed=graph.is_directed(), **options)
     return made.named(nodes)
-
-
-def _nodes(graph: "nx.Graph[Any]") -> list[Any]:
-    """The nodes of a graph: whole numbers in their order, others in that of the graph."""
-    nodes = list(graph)
-    whole = all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in nodes)
-    return sorted(nodes) if whole else nodes
 
 
 def _is_number(value: Any) -> bool:

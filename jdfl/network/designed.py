@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -182,6 +182,7 @@ class EquiRounds(Shown):
     directed: bool = struct.field(pytree_node=False)  # each receives from the node u places before, or in pairs
     name: str = struct.field(pytree_node=False, default="network")
     names: NodeNames = struct.field(pytree_node=False, default=NodeNames())
+    largest_out_degree: ClassVar[int] = 1  # receivers of one node in a round
 
     def at(self, k: Array, key: Array) -> Graph:
         """The links of round k []; all nodes draw with the same key, so agreeing costs no messages."""
@@ -198,11 +199,6 @@ class EquiRounds(Shown):
             partner = jnp.where(paired, (node + jnp.where(first, u, -u)) % m, node)
         weight = jnp.where(paired, self.eta * ((m - 1) / m), 0).astype(jnp.float32)
         return Graph(partner[:, None], paired[:, None], weight[:, None], 1 - weight, paired.astype(jnp.int32))
-
-    @property
-    def largest_out_degree(self) -> int:
-        """The largest number of receivers of one node in a round."""
-        return 1
 
 
 def _sample(m: int, count: int, seed: int) -> np.ndarray:

@@ -6,7 +6,7 @@ Axes: m nodes, d slots of the table.
 """
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -115,6 +115,7 @@ class RandomMatching(Shown):
     m: int = struct.field(pytree_node=False)
     name: str = struct.field(pytree_node=False, default="network")
     names: NodeNames = struct.field(pytree_node=False, default=NodeNames())
+    largest_out_degree: ClassVar[int] = 1  # receivers of one node in a round
 
     def at(self, k: Array, key: Array) -> Graph:
         """The pairs of round k []: consecutive nodes in the order of 64 random bits from each node's own key."""
@@ -124,11 +125,6 @@ class RandomMatching(Shown):
         paired = partner != node
         weight = jnp.where(paired, 0.5, 0.0).astype(jnp.float32)
         return Graph(partner[:, None], paired[:, None], weight[:, None], 1 - weight, paired.astype(jnp.int32))
-
-    @property
-    def largest_out_degree(self) -> int:
-        """The largest number of receivers of one node in a round."""
-        return 1
 
 
 @checked

@@ -67,7 +67,6 @@ class LinkLoss(Around):
     weights: Missing = struct.field(pytree_node=False)
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The messages delivered in round k []; `out_degree` still counts the lost ones, since they were sent."""
         return _lossy(self, self.base.at(k, INNER.of(key)), key, self.p)
 
 
@@ -83,7 +82,6 @@ class BurstyLoss(Lasting):
     weights: Missing = struct.field(pytree_node=False)
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The messages delivered in round k []; `out_degree` still counts the lost ones, since they were sent."""
         graph = self.base.at(k, INNER.of(key))
         return _lossy(self, graph, key, jnp.where(self.bad(k, graph), self.loss[1], self.loss[0]))
 
@@ -108,7 +106,6 @@ class NodeParticipation(Around):
     weights: Missing = struct.field(pytree_node=False)
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The links between the nodes that participate in round k []."""
         return between(self.base.at(k, INNER.of(key)), self.active(key), self.weights)
 
     def active(self, key: Array) -> Array:
@@ -129,7 +126,6 @@ class Outages(Lasting):
     weights: Missing = struct.field(pytree_node=False)
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The links between nodes that are up in round k []; the others are `away`."""
         return _absent(self.base.at(k, INNER.of(key)), self.away(k), self.weights)
 
     def away(self, k: Array) -> Array:
@@ -146,7 +142,6 @@ class Membership(Around):
     weights: Missing = struct.field(pytree_node=False)
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The links between nodes that are present in round k []; the others are `away`."""
         return _absent(self.base.at(k, INNER.of(key)), self.away(k), self.weights)
 
     def away(self, k: Array) -> Array:

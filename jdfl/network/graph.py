@@ -232,7 +232,6 @@ class Static(OfTables):
     rule: str | None = struct.field(pytree_node=False, default=None)  # name of the weights, "given", or None: unknown
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The same graph for every round."""
         return self.graph
 
 

@@ -50,7 +50,6 @@ class Periodic(_Choosing):
     name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The graph of round k []."""
         return self.turn(k % self.size)
 
 
@@ -63,7 +62,6 @@ class RandomChoice(_Choosing):
     name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The graph drawn with this round's key []."""
         return self.turn(jax.random.choice(key, self.size, p=self.probability))
 
 

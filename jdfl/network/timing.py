@@ -111,7 +111,6 @@ class TimeTrace(Times):
     """Whether the first time follows the last one."""
 
     def draw(self, key: Array) -> Array:
-        """There is nothing to draw: ValueError."""
         raise ValueError(
             "Expected times that can be drawn, got a TimeTrace, which has those of gradients only. Use it as compute, "
             "and with methods whose nodes compute one gradient after another."
@@ -172,7 +171,6 @@ class Timed(Lasting):
         return replace(super().in_run(key, bits), bits=bits)
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The base's graph with the times of round k []."""
         graph = self.base.at(k, INNER.of(key))
         node = ids(self.m)
         compute = jax.vmap(self.compute.of_node, (0, 0, None))(_COMPUTE.keys(key, node), node, k) * self.slow()
