@@ -253,7 +253,7 @@ class OneBit(Codec):
                 f"Expected one d for messages of one size, got d = {checks.text(self.d)}. Use codec.of(group) with "
                 "the sender's number in codec.groups; where receivers own the matrices, with the receiver's."
             )
-        return _layout(self.norm_bits, self._sizes(n)[0])
+        return floats(dtype=f"float{self.norm_bits}", size="norm"), signs(self._sizes(n)[0])
 
 
 @struct.dataclass
@@ -274,11 +274,7 @@ class _Message(Codec):
 
     def layout(self, n: int, sparsity: int | None) -> tuple[Part, Part]:
         """The norm and the first d of `room` signs."""
-        return _layout(self.norm_bits, self.d, self.room)
-
-
-def _layout(norm_bits: int, d: int, room: int | None = None) -> tuple[Part, Part]:
-    return floats(dtype=f"float{norm_bits}", size="norm"), signs(d, room)
+        return floats(dtype=f"float{self.norm_bits}", size="norm"), signs(self.d, self.room)
 
 
 def _each(number: float | Array, b: int, dtype: Any) -> Array:

@@ -158,7 +158,7 @@ def subset(n: int, s: int, index: Index) -> Part:
     def read(bits: np.ndarray) -> np.ndarray:
         if plain:
             return checked(to_integers(bits, width)).astype(np.int32)
-        number = to_large(bits)
+        number = int.from_bytes(np.packbits(bits).tobytes(), "big") >> -size % 8
         if number >= _subsets(n, s):
             raise ValueError(f"Expected a subset's number below C({n}, {s}), got a larger one. {DAMAGED}")
         return np.array(unrank(number, n, s), np.int32)
@@ -227,8 +227,3 @@ def from_large(value: int, width: int) -> np.ndarray:
     """One non-negative integer of any size as bits [width]."""
     raw = (value << -width % 8).to_bytes(-(-width // 8), "big")
     return np.unpackbits(np.frombuffer(raw, np.uint8), count=width)
-
-
-def to_large(bits: np.ndarray) -> int:
-    """The integer given to `from_large`, from its bits [width]."""
-    return int.from_bytes(np.packbits(bits).tobytes(), "big") >> -len(bits) % 8

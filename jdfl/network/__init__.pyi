@@ -29,7 +29,6 @@ from .labels import Between, d_cliques, stl_fw
 from .late import Delays, delays
 from .links import Missing, adding, averaging, in_run
 from .matching import Matchings, matcha, matchings
-from .ordering import narrow_order
 from .properties import Summary, check_weights, node_weights, require, spectral_gap, summary
 from .random_families import barabasi_albert, erdos_renyi, k_in, k_regular, random_geometric, watts_strogatz
 from .sequences import Hops, Periodic, RandomChoice, matrices, one_peer_exponential, period_of, periodic, random_choice
@@ -117,7 +116,6 @@ __all__ = [
     "matrices",
     "membership",
     "mix",
-    "narrow_order",
     "node_participation",
     "node_weights",
     "one_peer_exponential",

@@ -1,4 +1,4 @@
-"""Orders of the nodes: one in which neighbours lie close together, and that of given names. SciPy on the host.
+"""Networks with their nodes in the order of given names, on the host.
 
 Axes: m nodes.
 """
@@ -9,33 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.sparse as sp
-from scipy.sparse import csgraph
 
 from jdfl.base import struct
-from jdfl.base.arguments import checked
 from jdfl.base.names import Names, NodeNames, order_of
-from jdfl.network.graph import Graph, Static
+from jdfl.network.graph import Graph
 from jdfl.network.matching import Matchings
 from jdfl.network.sequences import Periodic, RandomChoice
-from jdfl.network.tables import arcs_of, called, graph_of, relabel
-
-
-@checked
-def narrow_order(network: Graph | Static) -> np.ndarray:
-    """An order of the nodes [m] in which neighbours have close ids, so that W has a small bandwidth.
-
-    E. Cuthill, J. McKee, "Reducing the bandwidth of sparse symmetric matrices", 1969, reversed, by SciPy. Gathers of
-    neighbours' rows then read memory that lies close together, and nodes that are split over devices have fewer
-    neighbours on other devices. Use it with `relabel(graph, order)` and the same order of the nodes' data.
-
-    Args:
-        network: A fixed network, or the graph of one round; of one-way links the direction plays no part.
-    """
-    links = arcs_of(graph_of(network))
-    ends = np.r_[links.receiver, links.sender], np.r_[links.sender, links.receiver]
-    matrix = sp.csr_matrix((np.ones(len(ends[0]), np.int8), ends), shape=(links.m, links.m))
-    return np.asarray(csgraph.reverse_cuthill_mckee(matrix, symmetric_mode=True), np.int64)
+from jdfl.network.tables import called, relabel
 
 
 def in_order_of(network: Any, names: Names) -> Any:

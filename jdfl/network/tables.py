@@ -208,7 +208,8 @@ def _used(graph: Graph) -> np.ndarray:
 def relabel(graph: Graph, order: Any) -> Graph:
     """The same graph with its nodes reordered; each row keeps the order of its slots.
 
-    Mixing commutes with it: mix(relabel(graph, order), x[order]) = mix(graph, x)[order].
+    Mixing commutes with it: mix(relabel(graph, order), x[order]) = mix(graph, x)[order]. SciPy has an order in which
+    neighbours lie close together, `scipy.sparse.csgraph.reverse_cuthill_mckee`, of the matrix `to_scipy(graph)`.
 
     Args:
         order: [m] a permutation of 0 .. m-1, otherwise `ValueError`: the new node r is the old node order[r].

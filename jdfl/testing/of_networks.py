@@ -12,11 +12,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from scipy.sparse import csgraph, csr_array
 
 from jdfl.base import checks
 from jdfl.network import Graph, Network, check_graph, mix, to_scipy
+from jdfl.network.graph import round_of
 from jdfl.network.tables import synchronised_now
 from jdfl.testing.law import close, hold, laws_in, leaves_equal, require, same
 
@@ -26,11 +26,6 @@ _SUMS = 1e-5  # rounding of sums of weights
 
 
 _mix = jax.jit(mix)
-
-
-@jax.jit
-def _draw(network: Network, k: Array, key: Array) -> Graph:
-    return network.at(k, key)
 
 
 @dataclass(frozen=True)
@@ -43,7 +38,7 @@ class _NetworkCase:
     @cached_property
     def graphs(self) -> list[Graph]:
         """The graphs of five rounds, each with its own key."""
-        return [_draw(self.network, jnp.int32(k), jax.random.key(k)) for k in range(_ROUNDS)]
+        return [round_of(self.network, k) for k in range(_ROUNDS)]
 
     def tables(self) -> Iterator[tuple[int, Graph]]:
         """The rounds that are not synchronised, whose table is all there is."""
@@ -117,7 +112,7 @@ def _counts_agree_with_the_table(case: _NetworkCase) -> None:
 def _rounds_follow_from_their_key(case: _NetworkCase) -> None:
     """The same round with the same key is the same graph: a network has neither state nor its own randomness."""
     for k, graph in enumerate(case.graphs):
-        again = _draw(case.network, jnp.int32(k), jax.random.key(k))
+        again = round_of(case.network, k)
         leaves_equal(f"round {k} a second time", jax.tree.leaves(again), jax.tree.leaves(graph))
 
 
@@ -140,7 +135,7 @@ def _nodes_are_connected(case: _NetworkCase) -> None:
     m = case.network.m
     links, label = np.zeros((m, m), bool), np.arange(m)
     for k in range(_MANY):
-        graph = _draw(case.network, jnp.int32(k), jax.random.key(k))
+        graph = round_of(case.network, k)
         if synchronised_now(graph):
             return
         receiver, slot = np.nonzero(np.asarray(graph.mask))
