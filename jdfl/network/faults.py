@@ -165,6 +165,7 @@ def link_loss(
     messages count the requests that can be answered. Put link loss around other wrappers, not inside them.
 
     Args:
+        base: The network whose messages are lost.
         p: Probability that a message is lost, in [0, 1).
         directed: Lose the two directions of a link independently.
 
@@ -193,6 +194,7 @@ def bursty_loss(
     Channel", 1960; E. Elliott, "Estimates of Error Rates for Codes on Burst-Noise Channels", 1963.
 
     Args:
+        base: The network whose messages are lost.
         to_bad: Probability that a good link is bad in the next round, in (0, 1].
         to_good: Probability that a bad link is good in the next round, in (0, 1]; not both may be 1.
         good: Probability that a message is lost on a good link, in [0, 1].
@@ -219,6 +221,7 @@ def node_participation(
     1, and it still does its local computation.
 
     Args:
+        base: The network whose nodes participate.
         p: Probability that a node participates, in (0, 1]; give either p or count.
         count: Number of participating nodes, from 1 to m; give either p or count.
 
@@ -245,6 +248,7 @@ def outages(base: Network, down: Share, up: Share, *, weights: Missing = "own") 
     release anything, and counts nothing.
 
     Args:
+        base: The network whose nodes fail.
         down: Probability that a running node is down in the next round, in (0, 1].
         up: Probability that a node that is down comes back in the next round, in (0, 1]; not both may be 1.
 

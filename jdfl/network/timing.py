@@ -204,6 +204,7 @@ def timed(
     times.
 
     Args:
+        base: The network whose nodes and messages take time.
         compute: Seconds per gradient, redrawn in each round.
         latency: Seconds per message on top of its transmission time, redrawn in each round.
         bandwidth: Bits per second per message, above 0; None: transmission takes no time.
