@@ -96,27 +96,6 @@ _OF_RELEASES = ("noise", "entries", "multiplier", "epsilon", "delta", "sampling"
 
 def _check(config: RunConfig, options: Options, given: list[str]) -> None:
     """Refuse flags that do not fit together: ValueError naming them."""
-    _check_observer(options)
-    others = {name for name in ("releases", "run", "config", "observer") if getattr(options, name) is not None}
-    described = ["the settings of a run"] * (config != RunConfig())
-    if options.ledger is not None or options.new_ledger is not None:
-        _check_ledger(options, [*sorted(others), *described])
-    elif options.releases is None:
-        for name in _OF_RELEASES:
-            if name in given:
-                raise ValueError(
-                    f"Expected --{name} with --releases only, got {name} = {getattr(options, name)!r}. A run has its "
-                    "own: --privacy.epsilon, --privacy.delta, and the flags of its algorithm."
-                )
-    elif others & {"run", "config"} or described:
-        raise ValueError(
-            f"Expected --releases = {options.releases} without settings of a run, got both. What releases add up to is "
-            f"decided by --{', --'.join(_OF_RELEASES)}."
-        )
-
-
-def _check_observer(options: Options) -> None:
-    """Refuse flags that do not go with the observer: ValueError naming them."""
     observer, nodes = options.observer, options.nodes
     for name in ("releases", "run"):
         if observer is not None and getattr(options, name) is not None:
@@ -129,29 +108,40 @@ def _check_observer(options: Options) -> None:
         "sums": (options.sums, "neighbour coalition server pairs", "an observer of messages that are added up"),
         "nodes": (nodes != (), "neighbour coalition final-models", "an observer that is some of them"),
     }
-    for name, (given, known, words) in fits.items():
-        if given and observer not in known.split():
+    for name, (wanted, known, words) in fits.items():
+        if wanted and observer not in known.split():
             raise ValueError(f"Expected --{name} with {words}, got observer = {observer!r}.")
     if observer == "neighbour" and len(nodes) != 1:
         raise ValueError(f"Expected one node with --observer neighbour, got nodes = {nodes}. Several are a coalition.")
-
-
-def _check_ledger(options: Options, others: list[str]) -> None:
-    """Refuse settings of runs and releases together with a ledger, and a new ledger without a budget: ValueError."""
-    if options.ledger is not None and options.new_ledger is not None:
+    others = {name for name in ("releases", "run", "config", "observer") if getattr(options, name) is not None}
+    described = ["the settings of a run"] * (config != RunConfig())
+    if options.ledger is not None or options.new_ledger is not None:
+        if options.ledger is not None and options.new_ledger is not None:
+            raise ValueError(
+                f"Expected --ledger or --new-ledger, got {options.ledger} and {options.new_ledger}. Make it first, "
+                "then show it."
+            )
+        if found := ", ".join([*sorted(others), *described]):
+            raise ValueError(
+                f"Expected --ledger or --new-ledger alone, got {found} too. A planned run is checked "
+                "against a ledger with --privacy.ledger."
+            )
+        if options.new_ledger is not None and options.epsilon is None:
+            raise ValueError(
+                "Expected --epsilon with --new-ledger, got epsilon = None. It is what all runs on the data may spend "
+                "together, at --delta."
+            )
+    elif options.releases is None:
+        for name in _OF_RELEASES:
+            if name in given:
+                raise ValueError(
+                    f"Expected --{name} with --releases only, got {name} = {getattr(options, name)!r}. A run has its "
+                    "own: --privacy.epsilon, --privacy.delta, and the flags of its algorithm."
+                )
+    elif others & {"run", "config"} or described:
         raise ValueError(
-            f"Expected --ledger or --new-ledger, got {options.ledger} and {options.new_ledger}. Make it first, then "
-            "show it."
-        )
-    if others:
-        raise ValueError(
-            f"Expected --ledger or --new-ledger alone, got {', '.join(others)} too. A planned run is checked "
-            "against a ledger with --privacy.ledger."
-        )
-    if options.new_ledger is not None and options.epsilon is None:
-        raise ValueError(
-            "Expected --epsilon with --new-ledger, got epsilon = None. It is what all runs on the data may spend "
-            "together, at --delta."
+            f"Expected --releases = {options.releases} without settings of a run, got both. What releases add up to is "
+            f"decided by --{', --'.join(_OF_RELEASES)}."
         )
 
 

@@ -68,21 +68,13 @@ class Kinds(Mapping[str, type]):
 
 @dataclass(frozen=True)
 class Family:
-    """The kinds that a setting may hold: those of the library and those of installed packages.
+    """The kinds that a setting may hold: those of the library and those of installed packages."""
 
-    Args:
-        name: Its name; packages add kinds by the entry points `jdfl.NAME`.
-        own: The library's kinds, in the order in which they are shown.
-        default: The kind of a setting for which there is no other default.
-        given: Names of arguments that are no settings and that `build` receives.
-        only: The one of `TRAITS` that kinds must have to be allowed here; None: all are.
-    """
-
-    name: str
-    own: Callable[[], Mapping[str, Source]]
-    default: str | None = None
-    given: tuple[str, ...] = ()
-    only: str | None = None
+    name: str  # packages add kinds by the entry points `jdfl.NAME`
+    own: Callable[[], Mapping[str, Source]]  # the library's, in the order in which they are shown
+    default: str | None = None  # the kind of a setting for which there is no other default
+    given: tuple[str, ...] = ()  # names of arguments that are no settings and that `build` receives
+    only: str | None = None  # the one of `TRAITS` that kinds must have to be allowed here; None: all are
 
     @property
     def sources(self) -> dict[str, Source]:

@@ -17,6 +17,7 @@ from jdfl.engine.data_ledger import Standing
 from jdfl.engine.result import Result
 from jdfl.lab import curves, table, words
 from jdfl.lab.curves import AXES, Short, axes_of, metrics_of
+from jdfl.lab.entries import grid_text
 from jdfl.lab.table import Format, Grid
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy import PrivacyReport
@@ -152,9 +153,7 @@ class Comparison(Tabled):
         method is marked as the best only where all of its intervals exclude zero.
 
         Args:
-            x: An amount, as for `at`, or "stop"; None: the one that tuning compared at.
-            value: A budget of it, as for `at`.
-            metric: The name of the metric; None: the measure.
+            x: As for `values`, and so are `value` and `metric`.
             reference: The label that all others are compared with, chosen before looking; None: that of the best mean.
 
         Returns:
@@ -195,11 +194,8 @@ class Comparison(Tabled):
     def tuned_at(self, x: str, value: float | None = None) -> bool:
         """Whether values were chosen at `value` of `x`; True where nothing is tuned.
 
-        Tables rank no method at a budget where it is False, since the values were chosen for another budget.
-
-        Args:
-            x: An amount, as for `at`, or "stop", which has no budgets.
-            value: A budget of it; None: some budget of `x`.
+        Tables rank no method at a budget where it is False, since the values were chosen for another budget. "stop"
+        has no budgets. Without a `value` it is some budget of `x`.
         """
         view = self.view(x, value)
         return view.budget is None or (view.by == x and (value in (None, view.budget) or x == "stop"))
@@ -246,22 +242,17 @@ class Comparison(Tabled):
             metrics: Names of the metrics that have a column; None: those that were asked for, or else the measure.
 
         Raises:
-            ValueError: For an unknown format, amount or metric.
+            ValueError: For an unknown format, amount or metric, and for a value with "stop".
         """
         checks.one_of(("text", "markdown", "latex"), format=format)
         return Text(table.write(self.grid(by=by, value=value, metrics=metrics), format))
 
     @checked
     def grid(self, *, by: str | None = None, value: float | None = None, metrics: Sequence[str] | None = None) -> Grid:
-        """The table before it is written in some format.
+        """The `table` of the same arguments before it is written in some format.
 
         It has the headers, rows of cells, each with its text and whether it is the best or a tie, and the sentences of
         the caption.
-
-        Args:
-            by: As for `table`.
-            value: As for `table`; ValueError for a value with "stop".
-            metrics: Names of the metrics that have a column; None: those that were asked for, or else the measure.
         """
         by = self.by if by is None else by
         checks.one_of((*axes_of(self.curves), "stop"), by=by)
@@ -280,7 +271,17 @@ class Comparison(Tabled):
         was not tuned, or why it has no results. `label` is that of an entry; ValueError for another.
         """
         checks.one_of(list(self.tuned), label=label)
-        return words.note(self, label)
+        how = self.tuned[label]
+        if how.failure:
+            return f"no results: {how.failure}"
+        if not how.grid:
+            return "not tuned"
+        values = ", ".join(f"{path} = {value:.3g}" for path, value in how.values.items())
+        text = f"{values}, of {grid_text(how.grid)}, {how.runs} tuning runs"
+        text += f"; {how.alike}, so the choice means nothing and it is not ranked" if how.alike else ""
+        text += f"; {how.ties} points tie for the best" if how.ties > 1 and not how.alike else ""
+        text += f"; {how.lone}" if how.lone else ""
+        return text + "".join(f"; the best {path} is the {side} tried" for path, side in how.edge.items())
 
     def mark(self, label: str) -> str:
         """What limits the result of an algorithm at the budget of this comparison, in words; empty where nothing does.
@@ -341,9 +342,7 @@ class Comparison(Tabled):
             y: The metric; None: the measure.
             marks: Whether the legend shows every `mark` and counts runs that diverged, and the axis names the budget
                 of tuning. Without them, say so in the caption.
-            ax: As for `Result.plot`, and so are `width`, `height` and `floor`.
-            width: "column", "page" or inches.
-            height: Inches, or None.
+            ax: As for `Result.plot`, and so are `width` and `height`.
             floor: The accuracy of the reference solution, below which nothing is drawn; None: for suboptimality, that
                 of the trusted solver.
 

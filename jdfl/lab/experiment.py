@@ -277,16 +277,9 @@ def compare(
     """Tune methods, run them on the same trials, and compare: `Experiment(...).run()` in one call.
 
     Args:
-        methods: Algorithms by label, or an `Entry`, as for `Experiment`.
-        problem: What the nodes learn: a problem, or a function of a seed that returns one.
-        network: The communication network: a network, or a function of a seed that returns one.
-        progress: As for `Experiment.run`, and so are `folder` and `retry`.
-        folder: Where runs are kept as soon as they are done.
-        retry: How often a program that fails is tried again.
+        methods: As for `Experiment`, and so are `problem` and `network`.
+        progress: As for `Experiment.run`, and so are `folder`, `retry` and what is raised.
         settings: The other settings of `Experiment`; `steps` is required.
-
-    Raises:
-        ValueError: As `Experiment.run` does.
     """
     experiment = Experiment(problem=problem, network=network, methods=methods, **settings)
     return experiment.run(progress=progress, folder=folder, retry=retry)

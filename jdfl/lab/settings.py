@@ -217,9 +217,6 @@ def _lists(lines: tuple[str, ...], where: str, form: str, example: str, alone: b
         if not name or not (numbers or alone):
             raise ValueError(f"Expected {form},... in {where}, got {line!r}. For example {example}.")
         if name in found:
-            count = sum(other.partition("=")[0].strip() == name for other in lines)
-            raise ValueError(
-                f"Expected {name} once in {where}, got it {count} times. Give all its values in one place."
-            )
+            raise ValueError(f"Expected {name} once in {where}, got it twice. Give all its values in one place.")
         found[name] = numbers
     return found

@@ -12,7 +12,6 @@ from jdfl.engine.accountant import account
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import BAD, Result
 from jdfl.lab.curves import AXES, Short
-from jdfl.lab.entries import grid_text
 from jdfl.lab.table import NONE, PM, USED, Cell, Grid, better, column, half_width, leaders, number, rounded
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy.report import upper, whom
@@ -77,21 +76,6 @@ def conclusion(of: "Comparison", by: str, value: float | None = None) -> str:
     apart_from = ", and no method is distinguishable from it" if len(near) == len(values.columns) - 1 > 0 else ""
     apart_from = apart_from or (f"; not distinguishable from it: {', '.join(near)}" if near else "")
     return f"{text}{apart_from}." + (f" Not ranked: {', '.join(beside)}." if beside else "")
-
-
-def note(of: "Comparison", label: str) -> str:
-    """How an algorithm came by its values."""
-    how = of.tuned[label]
-    if how.failure:
-        return f"no results: {how.failure}"
-    if not how.grid:
-        return "not tuned"
-    values = ", ".join(f"{path} = {value:.3g}" for path, value in how.values.items())
-    text = f"{values}, of {grid_text(how.grid)}, {how.runs} tuning runs"
-    text += f"; {how.alike}, so the choice means nothing and it is not ranked" if how.alike else ""
-    text += f"; {how.ties} points tie for the best" if how.ties > 1 and not how.alike else ""
-    text += f"; {how.lone}" if how.lone else ""
-    return text + "".join(f"; the best {path} is the {side} tried" for path, side in how.edge.items())
 
 
 def named(of: "Comparison", label: str) -> str:
@@ -202,7 +186,7 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
     own = len(set(of.networks.values())) > 1
     caption = [f"{of.setting}.", f"{values}; {over}."]
     for label, network in of.networks.items():
-        caption.append(f"{label}{f' (over {network})' if own else ''}: {note(of, label)}.")
+        caption.append(f"{label}{f' (over {network})' if own else ''}: {of.note(label)}.")
     if own := _own(of):
         caption.append(
             f"A model per node: {', '.join(own)}. Their {', '.join(_COMMON).replace('_', ' ')} are those of each model "
