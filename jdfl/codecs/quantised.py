@@ -51,6 +51,7 @@ class Dense(Codec):
         return rounded(x, self.precision)
 
     def decode(self, key: Array, payload: Array, wire: Wire) -> Array:
+        """The vectors as received: `payload` [b, n]."""
         return payload
 
     def layout(self, n: int, sparsity: int | None) -> Part:

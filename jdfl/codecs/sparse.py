@@ -54,7 +54,7 @@ class Sparse(Codec):
     leaves: Annotated[tuple[Count, ...] | None, As(tuple[int, ...] | None)] = struct.field(
         pytree_node=False, default=None
     )
-    """Sizes of the consecutive parts of a vector, each of which sends its share; None: one part."""
+    """Sizes of the consecutive parts of a vector that send their shares one by one; None: one part."""
 
     def contraction(self, n: int, sparsity: int) -> float:
         """(s / n) (1 - q), where q ||x||^2 bounds the squared rounding error of the entries that are sent.
