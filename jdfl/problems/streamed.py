@@ -63,7 +63,7 @@ class Streamed(Problem):
         return jnp.mean(found)
 
     def activation_bytes(self, examples: int) -> int:
-        """The memory in bytes that a gradient of so many examples of one node keeps from its forward pass.
+        """The memory in bytes that a gradient of `examples` of one node keeps from its forward pass.
 
         It follows from shapes alone; a run adds it up beforehand and refuses what would not fit.
         """
