@@ -158,10 +158,7 @@ def with_test(
 
 
 def check_unseen(train: Any, test: Any) -> None:
-    """Refuse a test set, leaves [M, ...], whose examples are all in the training data, leaves [N, ...].
-
-    Where few rows differ, as of categories, that may be chance: a warning then.
-    """
+    """Refuse a test set that is all in the training data; a warning where few rows differ, as of categories."""
     pairs = list(zip(jax.tree.leaves(test), jax.tree.leaves(train)))
     test = [one.astype(other.dtype) if one.dtype.kind == other.dtype.kind else one for one, other in pairs]
     given, own = ([hash(row) for row in zip(*map(_keys, some))] for some in (test, [one for _, one in pairs]))

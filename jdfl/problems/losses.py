@@ -42,11 +42,7 @@ _TRIED = 32  # examples whose losses are computed at the start
 
 @dataclass(frozen=True, repr=False)
 class Packing:
-    """Where every array of a tree of parameters lies in a vector w [n]; shared arrays come first.
-
-    Values are equal where the trees have the same structure, shapes and types, so that equal problems share one
-    compiled program.
-    """
+    """Where arrays of a tree of parameters lie in a vector w [n], shared ones first; equal trees share programs."""
 
     structure: Any  # of the tree, all leaves counted
     paths: tuple[str, ...]  # of the arrays, in the order of w
