@@ -59,10 +59,7 @@ def begun(out: Path, folder: Path | None, label: str) -> Path:
 
 
 def written(folder: Path, write: Callable[[], Written]) -> Written:
-    """What `write` returns, which writes results into a folder.
-
-    UnwrittenError, which says how to write them later, where that is not possible.
-    """
+    """What `write` returns, which writes results; UnwrittenError, which says how to write them later, if it cannot."""
     try:
         return write()
     except LostError:
@@ -204,11 +201,7 @@ class Session:
         return run_key_of(self.config, seed, guarantee_of(self.planned, self.problem).event is not None)
 
     def recorded_key(self, folder: Path) -> RunKey:
-        """The keys of the run in a folder.
-
-        Raises FileNotFoundError where its private key comes from the operating system and is not recorded, ValueError
-        where it is recorded and another is asked for.
-        """
+        """The keys of the run in a folder; refused where its own one is missing, or another one is asked for."""
         found = read_record(folder)
         token, key = ("", None) if found is None else found
         if key is not None:

@@ -45,10 +45,7 @@ _MOST = 600  # records of a line with a band
 
 
 class Picture(Figure):
-    """A figure with an `origin`, the hash of its provenance: PNG, PDF and SVG files carry it; nothing of it is drawn.
-
-    A notebook shows a figure that is on the last line of a cell.
-    """
+    """A figure with an `origin`, the hash of its provenance, which PNG, PDF and SVG files carry; notebooks show it."""
 
     origin: str = ""
 

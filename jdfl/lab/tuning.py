@@ -86,10 +86,9 @@ class _Search:
         self.extensions += [extension] * len(points)
 
     def at(self, target: Target) -> pd.DataFrame:
-        """The rows of `curves.at`, one per point in the order of their values, and more columns.
+        """The rows of `curves.at`, one per point in the order of their values, with the `place` of the point.
 
-        They are `place`, that of the point, and `score`, the mean over seeds, where lower is better: infinite where a
-        run diverged, and at the stop rule where one did not stop.
+        Lower is better in `score`, the mean over seeds: infinite where a run diverged, or did not stop.
         """
         known = target, len(self.points)
         if known not in self._known:
