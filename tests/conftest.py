@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import hypothesis
 import jax
@@ -23,6 +24,7 @@ from jdfl.lab import drawing
 from tests.later import Later
 
 ROTATED = pytest.StashKey[str]()
+IN_TURN, EVERY = Path(__file__).parent / "in_turn.txt", 8  # written by python -m tools.in_turn
 sys.dont_write_bytecode = False  # or every run rewrites all assertions again, which takes longest of collecting
 gc.set_threshold(100_000, 20, 50)  # tracing makes many objects that stay: a tenth of the time went into looking at them
 XLA_FLAGS = ["--xla_cpu_parallel_codegen_split_count=1"]  # not several parts of a program at a time
@@ -74,20 +76,23 @@ def turn() -> int:
 
 @pytest.hookimpl(tryfirst=True)  # before slow tests are left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the variants of a `rotated(n)` test, one in n has its turn at a commit; the others are slow."""
+    """Of a `rotated(n)` test's variants, one in n has its turn at a commit; of the tests in IN_TURN, one in EVERY.
+
+    The others are slow. A name decides as well, so that tests of one file do not all have the same turn.
+    """
+    listed = set(IN_TURN.read_text(encoding="utf-8").splitlines())
     seen, left, now = Counter[str](), 0, turn()
     for item in items:
-        marker = item.get_closest_marker("rotated")
-        if marker is None or item.get_closest_marker("slow"):
+        marker, name = item.get_closest_marker("rotated"), item.nodeid.partition("[")[0]
+        if item.get_closest_marker("slow") or (marker is None and item.nodeid not in listed):
             continue
-        (every,) = marker.args
-        name = item.nodeid.partition("[")[0]
-        if (seen[name] + now) % every:
+        place, every = (crc32(item.nodeid.encode()), EVERY) if marker is None else (seen[name], marker.args[0])
+        if (place + now) % every:
             item.add_marker(pytest.mark.slow)
             left += 1
         seen[name] += 1
     if seen:
-        config.stash[ROTATED] = f"{seen.total() - left} of {seen.total()} variants have their turn {now}"
+        config.stash[ROTATED] = f"{seen.total() - left} of {seen.total()} tests have their turn {now}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -106,7 +111,9 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """No test is left out in silence."""
     if (told := config.stash.get(ROTATED, "")) and "not slow" in config.option.markexpr:
-        terminalreporter.write_line(f"Of rotated tests {told}: JDFL_TURN takes others, and make slow all of them.")
+        terminalreporter.write_line(
+            f"Of those that take turns, {told}: JDFL_TURN takes others, and make slow all of them."
+        )
 
 
 @pytest.hookimpl(tryfirst=True)
