@@ -242,7 +242,7 @@ class DataLedger:
     def reserve(self, runs: Sequence[Intent], *, instead: "Hold | None" = None) -> "Hold":
         """Record the maximum of what these runs may release, or refuse all of them and leave the file unchanged.
 
-        The runs have not begun, or will be resumed; a reservation `instead` of which they are is returned at the same
+        The runs have not begun, or will be resumed; a reservation that they stand for, `instead`, is returned at the same
         time. Raises ValueError for runs that claim nothing, on other data, with another relation of neighbours than the
         entries', with the private key of another run, or beyond the budget.
         """

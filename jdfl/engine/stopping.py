@@ -99,7 +99,7 @@ class ObjectiveBelow(_Rule):
     value: Number
     """The value to reach."""
     every: Count = struct.field(pytree_node=False, default=1)
-    """Rounds between two evaluations, each of which takes a pass over all data."""
+    """Rounds between two evaluations; each takes a pass over all data."""
     reason = "the objective fell below its target"
 
     def __call__(self, view: View) -> Array:
@@ -118,7 +118,7 @@ class GradientBelow(_Rule):
     tolerance: Positive
     """Largest norm of the gradient."""
     every: Count = struct.field(pytree_node=False, default=1)
-    """Rounds between two evaluations, each of which takes a pass over all data."""
+    """Rounds between two evaluations; each takes a pass over all data."""
     reason = "the gradient at the average fell below its tolerance"
 
     def __call__(self, view: View) -> Array:
