@@ -242,8 +242,8 @@ class DataLedger:
     def reserve(self, runs: Sequence[Intent], *, instead: "Hold | None" = None) -> "Hold":
         """Record the maximum of what these runs may release, or refuse all of them and leave the file unchanged.
 
-        The runs have not begun, or will be resumed; a reservation that they stand for, `instead`, is returned at the same
-        time. Raises ValueError for runs that claim nothing, on other data, with another relation of neighbours than the
+        The runs have not begun, or will be resumed; a reservation that they stand for, `instead`, is returned with
+        it. Raises ValueError for runs that claim nothing, on other data, with another relation of neighbours than the
         entries', with the private key of another run, or beyond the budget.
         """
         hold = Hold(self, [(run.key, run.terms) for run in runs])
