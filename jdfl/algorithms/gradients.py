@@ -182,7 +182,7 @@ class Gradients:
         return noisy + rest, hidden
 
     def _counted_gradient(self, w: Array, round: Round, part: slice | None) -> tuple[Array, Array | float]:
-        """Clipped gradients of the current examples, and the gradient of the regulariser, which contains no data."""
+        """Clipped gradients of the current examples and the regulariser's gradient; without a clip their sum, and 0."""
         round.trace.grads = round.trace.grads + 1
         lengths = round.prepared.gradients.lengths
         with one_pass.stored(self.batch is None and round.rows is None):

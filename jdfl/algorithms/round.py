@@ -58,14 +58,14 @@ TRACKER = Channel("tracker", Stream("message.tracker", "shared"))
 class StepCounts:
     """The counts of one round, per node; the host multiplies them by bits.
 
-    They are derived from what a step does through its `Round`. The runner adds them up between records, and the totals
-    as exact integers on the host.
+    They are derived from what a step does through its `Round`. They are added up over a chunk of rounds, and on the
+    host as exact integers.
     """
 
     sent: dict[str, Array]  # int32 [m] messages that the node sent, by channel
     grads: Array  # int32 [m] gradients of its own loss that the node evaluated
     releases: Array  # int32 [m] noisy functions of its data that others may see
-    communications: Array  # int32 [m] 1 where the node received what it combines
+    communications: Array  # int32 [m] how often the node received what it combines
     combined: Array  # int32 [m] the same, 0 where a robust rule has left its row as it was
 
 
@@ -560,7 +560,7 @@ class Round:
     def leaving(self, channel: Channel, x: Array, by: Array | None = None, *, to: To = "neighbours") -> Array:
         """The rows x [m, n], marked as leaving the nodes on a channel.
 
-        Everything that leaves a node passes through here, and privacy is derived from these marks.
+        What a step sends passes through here, and privacy is derived from these marks.
 
         Args:
             channel: Where the rows are counted.

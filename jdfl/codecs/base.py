@@ -30,9 +30,9 @@ class Codec:
     """How vectors are encoded into messages and decoded; the base class of codecs.
 
     Your own codec is a `jdfl.base.struct.dataclass` with its settings, `encode`, `decode` and `layout`; the size of a
-    message and its bytes follow from these. Everything else has a default here. A run encodes, decodes and counts
-    `bits`; `pack` and `unpack` produce the bytes that tests compare with this count. Both ends have the same keys:
-    common randomness from a seed costs no bits.
+    message and its bytes follow from these. Everything else has a default here. A run encodes and decodes, or computes
+    what arrives (`direct`), and counts `bits`; `pack` and `unpack` produce the bytes that tests compare with this count.
+    Both ends have the same keys: common randomness from a seed costs no bits.
 
     In all methods n is the number of entries of a vector, `sparsity` how many may be nonzero (from 1 to n), and m the
     number of nodes. `key` [] belongs to a run and [b] to messages; both ends have it. `dtype` is the parameters' type,

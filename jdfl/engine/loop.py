@@ -1,7 +1,7 @@
 """The device part of a run: jitted start, and chunks of rounds whose state is donated.
 
-The stop rule is a condition of the inner loop, so the state after the loop is the state of the round that stopped, and
-no round is computed in vain. Metrics are evaluated where records are made.
+The stop rule is a condition of the inner loop, so the state after the loop is the state of the round that stopped. A
+round that would exceed a limit is computed and discarded. Metrics are evaluated where records are made.
 
 Axes: m nodes, n parameters.
 """

@@ -170,7 +170,7 @@ def run(
     without any). One that comes too late to end it takes its usual effect when the run returns. A number in a node's
     state that is not finite ends it in that round.
 
-    Raises ValueError, before anything is compiled, for invalid settings, for a budget without a guarantee or that the
+    Raises ValueError, before the run is compiled, for invalid settings, for a budget without a guarantee or that the
     first release would exceed, for a run that its ledger refuses, and for a resumed run with other noise or records of
     other rounds. All graphs of a periodic network or of a random choice are checked, the graph of round 0 of other
     changing networks, and the weights of 1000 rounds of your own. Exceptions of callbacks are passed on.

@@ -142,7 +142,7 @@ def check_run(
     stop: StopRule | None,
     devices: int = 1,
 ) -> Program:
-    """All checks that are possible before anything is compiled; raises ValueError."""
+    """All checks that are possible before the run's program is compiled; raises ValueError."""
     checks.integer(1, MOST_ROUNDS, steps=steps, every=every)
     check_protocol(algorithm)
     checks.able(("data", "weight", "value"), "a problem", "jdfl.problems builds one.", problem=problem)

@@ -122,7 +122,7 @@ def with_field(algorithm: Any, path: str, value: Any) -> Any:
 def initial_round(setting: Setting) -> RoundContext:
     """The moment before the first round.
 
-    Nothing is sent yet: messages have no size.
+    Messages of the start take no time: they have no size here.
     """
     return _sample_round(setting, jnp.int32(0), setting.keys.at_start(), 0)
 
@@ -139,7 +139,7 @@ def _sample_round(setting: Setting, k: Array, now: Keys, bits: int | Sizes) -> R
 
 
 def step(setting: Setting, state: Any, round: RoundContext) -> tuple[Any, StepCounts]:
-    """One round; absent nodes do nothing and keep their state."""
+    """One round; absent nodes keep their state and count nothing."""
     with with_kernels(setting.kernels):
         new, info = setting.program.step(state, setting.problem, round)
     info, away = nodes.counted(info), round.graph.away
