@@ -31,7 +31,7 @@ class Codec:
 
     Your own codec is a `jdfl.base.struct.dataclass` with its settings, `encode`, `decode` and `layout`; the size of a
     message and its bytes follow from these. Everything else has a default here. A run encodes and decodes, or computes
-    what arrives (`direct`), and counts `bits`; `pack` and `unpack` produce the bytes that tests compare with this count.
+    what arrives (`direct`), and counts `bits`; `pack` and `unpack` produce the bytes that tests compare with it.
     Both ends have the same keys: common randomness from a seed costs no bits.
 
     In all methods n is the number of entries of a vector, `sparsity` how many may be nonzero (from 1 to n), and m the
