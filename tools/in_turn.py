@@ -23,7 +23,7 @@ from tests.mutants import mutants
 ROOT = Path(__file__).parent.parent
 LIST = ROOT / "tests" / "in_turn.txt"
 SHORT = 0.3  # seconds
-WORTH = 0.35  # branches that nothing else runs, per second: a test with fewer is left to its turn
+WORTH = 0.6  # branches that nothing else runs, per second: a test with fewer is left to its turn
 STAY = re.compile(r"loop|formula|closed_form|within_the_sensitivity|noise_of_its_own|fresh|fit_and_no_more")
 
 

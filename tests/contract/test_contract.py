@@ -34,7 +34,7 @@ MACHINERY = (pytest.param("CEPS-1BCS", marks=pytest.mark.rotated(3)), "CEPS-spar
 MACHINERY += ("FedAvg", "PartPSP, minibatches in turn", "DP-D-PSGD, every third round, minibatches, Adam")
 _FIRST = {row.name: str(row) for row in reversed(ALL)} | {"ceps": "CEPS-1BCS"}
 MORE = {str(row) for row in ALL if _FIRST[row.name] != str(row)}  # algorithms that have another row, too
-ROWS = [pytest.param(row, marks=pytest.mark.rotated(4) if str(row) in MORE else ()) for row in ALL]
+ROWS = [pytest.param(row, marks=pytest.mark.rotated(8 if str(row) in MORE else 4)) for row in ALL]
 make_network = testing.small_network
 
 
