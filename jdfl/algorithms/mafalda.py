@@ -29,9 +29,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jax import Array
 from scipy.linalg import solve_triangular
-from scipy.optimize import minimize
 
 from jdfl.algorithms.algorithm import Algorithm, Objective
 from jdfl.algorithms.gradients import Gradients
@@ -199,6 +199,6 @@ def _optimal(content: bytes, rounds: int, passes: int, band: int) -> np.ndarray:
         return np.log(value), np.concatenate([shares, turned.ravel()])
 
     start = np.concatenate([np.log(np.diag(G)) / 2, np.eye(1, band).repeat(rounds, axis=0).ravel()])
-    column = columns(minimize(error, start, jac=True, method="L-BFGS-B").x)[0]
+    column = columns(scipy.optimize.minimize(error, start, jac=True, method="L-BFGS-B").x)[0]
     t, back = np.indices((rounds, band))
     return np.where(back <= t, column[np.maximum(t - back, 0), back], 0.0)

@@ -15,8 +15,8 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jax import Array
-from scipy.linalg import hadamard
 
 from jdfl.arrays import ops
 from jdfl.base import struct
@@ -121,7 +121,9 @@ def transform(x: Array) -> Array:
     sizes = [2 ** ((bits + place) // factors) for place in range(factors)]
     y = x.reshape(-1, *sizes)
     for _ in sizes:  # every product moves the axis it used to the end, so all are used once
-        y = jnp.tensordot(y, jnp.asarray(hadamard(y.shape[1]), x.dtype), axes=((1,), (0,)), precision=ops.HIGHEST)
+        y = jnp.tensordot(
+            y, jnp.asarray(scipy.linalg.hadamard(y.shape[1]), x.dtype), axes=((1,), (0,)), precision=ops.HIGHEST
+        )
     return y.reshape(x.shape)
 
 

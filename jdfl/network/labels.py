@@ -7,8 +7,8 @@ import itertools
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import scipy
 import scipy.sparse as sp
-from scipy.optimize import linear_sum_assignment
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
@@ -138,7 +138,7 @@ def stl_fw(
     K = centred @ centred.T + variance * np.eye(m)  # W P - J P = (W - J) centred, so the gradient is (W - J) K
     for _ in range(c if budget is None else budget):
         gradient = (W - 1 / m) @ K
-        rows, columns = linear_sum_assignment(gradient)
+        rows, columns = scipy.optimize.linear_sum_assignment(gradient)
         towards = sp.coo_array((np.ones(m), (rows, columns)), shape=(m, m)).toarray() - W
         curvature = np.sum((towards @ K) * towards)
         if curvature <= 0:

@@ -21,9 +21,9 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 import scipy.linalg as la
 from jax import Array
-from scipy.optimize import minimize_scalar
 
 from jdfl.base import struct
 from jdfl.base.arguments import checked
@@ -350,5 +350,5 @@ def mixing_step(p: np.ndarray, partner: np.ndarray) -> tuple[float, float]:
         alpha = 2 / (1 / furthest + _eigenvalue(L, L.shape[0] - 1))
     else:
         options: Any = {"bounds": (0, furthest), "method": "bounded", "options": {"xatol": 1e-9 * furthest}}
-        alpha = float(minimize_scalar(lambda one: mean_square(one, L, square), **options).x)
+        alpha = float(scipy.optimize.minimize_scalar(lambda one: mean_square(one, L, square), **options).x)
     return alpha, max(0.0, mean_square(alpha, L, square))

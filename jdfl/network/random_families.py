@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import networkx as nx
 import numpy as np
-from scipy.spatial import KDTree
+import scipy
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
@@ -207,7 +207,7 @@ def random_geometric(
     def draw(rng: np.random.Generator) -> Arcs:
         place = rng.random((m, 2))
         reach = radius * (1 + spread * rng.uniform(-1, 1, m))
-        near = KDTree(place).query_pairs(reach.max(), output_type="ndarray")
+        near = scipy.spatial.KDTree(place).query_pairs(reach.max(), output_type="ndarray")
         near = np.concatenate([near, near[:, ::-1]])
         receiver, sender = near[np.linalg.norm(place[near[:, 0]] - place[near[:, 1]], axis=1) <= reach[near[:, 1]]].T
         return arcs(receiver, sender, m)

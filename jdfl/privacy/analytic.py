@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 from scipy.special import log_ndtr
 
 from jdfl.base import checks
@@ -59,12 +59,11 @@ def participating_epsilon(multiplier: float, rate: float, steps: int, delta: flo
     """
     if steps * rate > 1e4:
         return math.inf
-    from scipy.stats import binom  # takes a second to import
 
     least = 1e-4 * delta  # probability of the participation counts that are treated as if released without noise
-    most = min(steps, int(binom.isf(least, steps, rate)) + 1)
-    rest, k = float(binom.sf(most, steps, rate)), np.arange(1, most + 1)
-    chance, mu = binom.pmf(k, steps, rate), np.sqrt(k) / multiplier
+    most = min(steps, int(scipy.stats.binom.isf(least, steps, rate)) + 1)
+    rest, k = float(scipy.stats.binom.sf(most, steps, rate)), np.arange(1, most + 1)
+    chance, mu = scipy.stats.binom.pmf(k, steps, rate), np.sqrt(k) / multiplier
 
     def exceeds(epsilon: float) -> bool:
         first, second = log_ndtr(mu / 2 - epsilon / mu), log_ndtr(-mu / 2 - epsilon / mu)
@@ -121,7 +120,7 @@ def central_multiplier(multiplier: float, clients: int) -> float:
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    return float(brentq(function, low, high, xtol=1e-15, rtol=1e-12))
+    return float(scipy.optimize.brentq(function, low, high, xtol=1e-15, rtol=1e-12))
 
 
 def doubled(short: Callable[[float], bool]) -> float:

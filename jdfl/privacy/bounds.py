@@ -69,7 +69,7 @@ from functools import lru_cache, reduce
 from typing import Any, Literal
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+import scipy  # whose parts are imported when they are used
 from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 
 from jdfl.privacy.analytic import bisected
@@ -153,7 +153,7 @@ def _above(pair: _Pair, steps: int, delta: float) -> float:
         return (log_m(math.exp(log_order)) - math.log(delta)) / math.exp(log_order)
 
     span = math.log(1e-2 / (top - bottom)), math.log(1e5 / (top - bottom))
-    found = minimize_scalar(chernoff, bounds=span, method="bounded")
+    found = scipy.optimize.minimize_scalar(chernoff, bounds=span, method="bounded")
     order, about = math.exp(float(found.x)), float(found.fun)
     if about <= 0:
         return 0.0
@@ -318,7 +318,9 @@ def laplace_renyi(event: Laplacian, releases: int, delta: float) -> float:
     found = [at(less) for less in _ORDERS]
     best = int(np.argmin(found))
     ends = np.log(_ORDERS[[max(best - 1, 0), min(best + 1, len(_ORDERS) - 1)]])
-    finer = minimize_scalar(lambda x: at(math.exp(x)), bounds=tuple(ends), method="bounded", options={"xatol": 1e-4})
+    finer = scipy.optimize.minimize_scalar(
+        lambda x: at(math.exp(x)), bounds=tuple(ends), method="bounded", options={"xatol": 1e-4}
+    )
     return max(0.0, min(found[best], float(finer.fun)))
 
 

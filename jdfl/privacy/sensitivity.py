@@ -34,8 +34,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jax import Array, lax
-from scipy.optimize import brentq
 
 from jdfl.arrays import ops
 from jdfl.base import checks
@@ -221,7 +221,7 @@ def _limited(S: float, t: int) -> float:
 
 def _excess(x: float) -> float:
     """The eta > 0 with eta - ln(1 + eta) = x."""
-    found: Any = brentq(lambda eta: eta - math.log1p(eta) - x, 0.0, 2 * x + 2 * math.sqrt(x) + 1e-12)
+    found: Any = scipy.optimize.brentq(lambda eta: eta - math.log1p(eta) - x, 0.0, 2 * x + 2 * math.sqrt(x) + 1e-12)
     return float(found)
 
 

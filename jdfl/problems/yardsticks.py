@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 from scipy.sparse import issparse, vstack
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import xlogy
@@ -350,7 +350,9 @@ class _Linked:
             return value, gradient[at]
 
         options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": tolerance / np.sqrt(len(at)), "maxcor": 30}
-        found: np.ndarray = minimize(both, np.zeros(len(at)), jac=True, method="L-BFGS-B", options=options).x
+        found: np.ndarray = scipy.optimize.minimize(
+            both, np.zeros(len(at)), jac=True, method="L-BFGS-B", options=options
+        ).x
         w = np.zeros(self.problem.n)
         if proven and len(free) == self.problem.n:
             found = self._refined(found)
