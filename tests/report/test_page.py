@@ -121,13 +121,3 @@ def test_of_long_lines_with_bands_all_extremes_are_drawn():
     shown = thinned(long)
     assert (len(shown) < 1000, shown["low"].min(), shown["high"].max()) == (True, -3.0, 5.0)
     assert shown["x"].iloc[[0, -1]].tolist() == [0, 19_999]
-
-
-def test_a_network_is_drawn_as_it_was_at_the_end():
-    nodes = pd.DataFrame({"round": [2, 2, 2, 4, 4, 4], "node": [0, 5, 7] * 2, "value": [1, 2, 3, 4, float("nan"), 6]})
-    for links, count in ([(2, 0, 5), (2, 5, 0), (2, 7, 5)], 2), ([(2, 0, 5), (4, -1, -1)], 0):
-        table = pd.DataFrame(links, columns=["round", "node", "hears"])
-        ((pair, picture),) = charts.network(nodes, table, "").pictures.items()
-        assert pair == ("after round 4", "value")
-        lines = re.findall(r'<g id="\w+-LineCollection_1">(.*?)</g>', picture, re.DOTALL)
-        assert sum(one.count("<path") for one in lines) == count
