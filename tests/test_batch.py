@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import network as nw
 from jdfl.engine import trials
 from jdfl.engine.batch import at, points_of
-from tests.later import Later
 from tests.refused import each_refused, refused
 from tests.toy import Gossip, M, network, problem
 
@@ -71,26 +69,6 @@ def test_a_lane_that_diverges_says_where_and_leaves_the_others_alone():
     assert bad.diverged is not None
     assert good.ending in ("steps", "stop rule")
     assert np.isfinite(good.params).all()
-
-
-TIMED = Later(lambda: nw.timed(network(), slowness=nw.ParetoTime()))
-
-
-def test_repeated_runs_are_those_of_run_bit_for_bit_or_up_to_rounding():
-    """Side by side, the errors of 40 rounds stay below 100 roundings; counts and clocks never differ."""
-    algorithm, keys = Gossip(), [3, 4, 5]
-    options = {"steps": 40, "every": 20, "metrics": ["objective"]}
-    alone = [jdfl.run(algorithm, problem(), TIMED(), key=key, **options) for key in keys]
-    for width in (1, 3):
-        lanes = jdfl.repeat(algorithm, problem(), TIMED(), keys=keys, batch=width, **options)
-        for lane, single in zip(lanes, alone, strict=True):
-            one, other = np.asarray(lane.params), np.asarray(single.params)
-            bound = 0 if width == 1 else 100 * np.finfo(one.dtype).eps * np.abs(other).max()
-            assert np.abs(one - other).max() <= bound
-            assert lane.totals == single.totals
-            for name in ("clock", "clock_rest", "communication_rounds"):
-                np.testing.assert_array_equal(getattr(lane, name), getattr(single, name))
-            assert width > 1 or lane.history["objective"].equals(single.history["objective"])
 
 
 EXACT = jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.ExactGaussian(1.0)))

@@ -59,29 +59,6 @@ def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(row: Row, tmp_path):
     check_same(go(row.algorithm, 11, resume=read_checkpoint(path, row.algorithm, problem(), network())), whole)
 
 
-class CutError(Exception):
-    """What ends a run with nothing to say."""
-
-
-@pytest.mark.rotated(2)
-@pytest.mark.parametrize("chunk", [3, 50])
-def test_a_run_that_is_cut_off_goes_on_from_its_last_checkpoint(tmp_path, chunk):
-    path, whole = tmp_path / "checkpoints", run(SLOW)
-
-    def cut(snapshot):
-        if snapshot.rounds > 6:
-            raise CutError
-
-    with pytest.raises(CutError):
-        run(SLOW, callbacks=[cut, jdfl.Checkpoints(path, every=4)], options=jdfl.Options(chunk=chunk))
-    checkpoint = read_checkpoint(path, SLOW, problem(), network())
-    assert checkpoint.rounds == 8
-    check_same(run(SLOW, resume=checkpoint, callbacks=[jdfl.Checkpoints(path)]), whole)
-    assert read_checkpoint(path, SLOW, problem(), network()).rounds == whole.rounds
-    check_same(run(SLOW, callbacks=[jdfl.Checkpoints(tmp_path / "one", every=1)]), whole)  # which have no say in a run
-    assert {file.name for file in tmp_path.iterdir()} == {"checkpoints", "one"}
-
-
 def test_a_run_that_diverges_leaves_the_checkpoint_before(tmp_path):
     path, wild = tmp_path / "checkpoints", SLOW.replace(rate=1e12)
     result = run(wild, steps=30, callbacks=[jdfl.Checkpoints(path, every=1)])

@@ -6,7 +6,7 @@ import pytest
 
 import jdfl
 from experiments import ceps_baselines as baselines
-from experiments import ceps_table5, dpps_consensus, partpsp_common
+from experiments import ceps_table5, partpsp_common
 from experiments import decor_figure as decor
 from experiments import muffliato_figure as muffliato
 from experiments import partpsp_paper as paper
@@ -111,15 +111,6 @@ def test_table2_has_the_averages_that_the_paper_tells():
     )
     told = (0.4211, 0.6108, 0.1335)
     assert (first / second - 1, first / everything - 1, second / everything - 1) == pytest.approx(told, abs=1e-4)
-
-
-def test_consensus_is_reached_where_out_degrees_differ():
-    net = dpps_consensus.networks(10)["random directed"]
-    error, mass = dpps_consensus.exact(jdfl.problems.averaging(dpps_consensus.vectors(10, 20, 0)), net, 60)
-    assert error[0] > 0.1
-    assert error[-1] < dpps_consensus.NEAR
-    assert mass.max() > 1.5 * mass.min()
-    assert mass.sum() == pytest.approx(10, rel=1e-5)
 
 
 def test_images_are_dealt_as_by_pytorchs_sampler():

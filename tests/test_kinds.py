@@ -18,7 +18,7 @@ from jdfl.base.arguments import marks, options_of
 from jdfl.base.settings import Bound, documentation
 from jdfl.cli import load_schema, main
 from jdfl.cli import runs as run_command
-from jdfl.config import RunConfig, families, from_yaml, to_yaml
+from jdfl.config import RunConfig, families, from_yaml
 from jdfl.config.kinds import Kind, _arguments, _installed, shown
 from tests.refused import refused
 
@@ -73,19 +73,7 @@ def test_every_setting_of_the_library_is_written_with_a_sentence_or_only_for_pyt
 
 
 NUMBERS = dict.fromkeys(("lr", "p", "radius", "rate", "budget", "down", "up", "to_bad", "to_good"), 0.5)
-OWNERS = {"compute": "timed", "updates": "d-psgd"}
 NUMBERS |= {"clip": 1.0, "multiplier": 1.0, "value": 1.0, "tolerance": 1.0, "degree": 2, "links": 1, "bound": 2}
-
-
-def test_every_kind_comes_back_from_yaml():
-    for place, kind in KINDS:
-        needed = [one.name for one in dataclasses.fields(derived(place, kind)) if one.default is dataclasses.MISSING]
-        known = NUMBERS | {"offsets": (1,), "path": "links"}
-        value, (above, _, name) = derived(place, kind)(**{one: known[one] for one in needed}), place.rpartition(".")
-        if above:
-            value = FAMILIES[above](OWNERS.get(name, "ceps"), **{name: value})
-        run = RunConfig(**{above or name: value})
-        assert from_yaml(to_yaml(run)) == run
 
 
 def outside(bound: Bound, whole: bool) -> float | None:

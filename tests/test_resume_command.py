@@ -17,9 +17,9 @@ from jdfl.cli import main
 from jdfl.cli.running import Views
 from jdfl.engine.progress import Progress
 from jdfl.engine.result import Snapshot
-from jdfl.results.checkpoints import JOURNAL, RECORDS, SNAPSHOTS
+from jdfl.results.checkpoints import JOURNAL, SNAPSHOTS
 from jdfl.results.folder import read_run
-from jdfl.store import journal, manifest, snapshots
+from jdfl.store import manifest, snapshots
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
 RUN = ["run", *TINY, "--stop", "none", "--algorithm", "d-psgd", "--algorithm.lr", "0.01"]
@@ -103,18 +103,6 @@ def test_settings_that_somebody_has_changed_are_refused(copy, capsys):
 def test_a_run_that_is_done_goes_on_in_its_folder(whole, copy):
     folder = copy(*SHORT)
     assert main(["resume", str(folder), "--steps", "9", "--quiet"]) == 0
-    check_same(folder, whole(*LONG))
-
-
-def test_a_run_that_is_cut_off_leaves_what_it_needs_to_go_on(whole):
-    for at in (2, 6):
-        with pytest.raises(MemoryError):
-            ended([*RUN, *LONG, *OFTEN], at, fail)
-        folders = list(Path("runs").iterdir())
-        assert len(folders) == (at == 6)  # before there is a checkpoint, nothing is left
-    (folder,) = folders
-    assert journal.read(folder / JOURNAL).rows(RECORDS)["round"].tolist() == list(range(7))
-    assert main(["resume", str(folder), "--quiet"]) == 0
     check_same(folder, whole(*LONG))
 
 

@@ -76,15 +76,6 @@ def test_messages_do_not_look_at_one_another_and_scale_with_the_vector(codec):
     np.testing.assert_allclose(large / 2.0**90, together[:1], rtol=1e-4, atol=1e-5)
 
 
-def test_random_places_are_distinct_and_even():
-    codec, draws = jdfl.RandomK(k=7), 4000
-    keys = jax.random.split(jax.random.key(0), draws)
-    places = np.asarray(jax.jit(codec._places, static_argnums=1)(keys, N))
-    assert (np.diff(places, axis=1) > 0).all()
-    share = np.bincount(places.ravel(), minlength=N) / draws
-    assert np.abs(share - 7 / N).max() < 6 * np.sqrt(7 / N * (1 - 7 / N) / draws)
-
-
 def test_matrices_of_low_rank_arrive_whole():
     draw = np.random.default_rng(0)
     left, right = draw.standard_normal((7, 2)), draw.standard_normal((2, 7))

@@ -10,7 +10,6 @@ import pytest
 import jdfl
 from jdfl import Entry, Tuning
 from jdfl.base import struct
-from jdfl.engine.batch import keys_of
 from jdfl.engine.trials import Trial
 from jdfl.lab import words
 from jdfl.lab.entries import GRIDS, Plan, beyond_edges, plans
@@ -50,24 +49,6 @@ ENTRIES = {"plain": RATES, "slow": Entry(SLOW, tune={"rate": RATES}), "as given"
 def compared() -> jdfl.Comparison:
     with pytest.warns(UserWarning, match="Not tuned: as given"):
         return compare(ENTRIES.items())
-
-
-def test_the_chosen_value_is_the_best_on_the_tuning_seeds(compared):
-    """Runs one at a time, with the noise of their label, rate and seed."""
-    scores = []
-    for rate in RATES:
-        runs = [
-            jdfl.run(SLOW.replace(rate=rate), problem(), network(), key=key, steps=12, metrics=["objective"])
-            for key in keys_of(TUNE.keys, [("slow", {"rate": rate})])
-        ]
-        scores.append(np.mean([np.inf if run.diverged else run.final["objective"] for run in runs]))
-    for label in ("plain", "slow"):
-        rows = compared.tuning[compared.tuning["label"] == label]
-        assert label == "plain" or np.allclose(rows["mean"], scores, rtol=1e-4)
-        assert rows["rate"].tolist() == RATES
-        assert rows["chosen"].tolist() == (rows["mean"] == rows["mean"].min()).tolist() == [False, True, False]
-        assert compared.algorithms[label].rate == 0.1
-        assert compared.tuned[label].runs == len(RATES) * 2
 
 
 def test_reported_runs_are_those_of_the_chosen_values_on_the_reported_seeds(compared):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import jdfl
 from jdfl import network as nw
 from jdfl import testing
-from jdfl.events import ADPSGD, RandomWalkSGD, timeline, times
+from jdfl.events import RandomWalkSGD, timeline, times
 from jdfl.lab import curves
 
 KEY, M = jax.random.key(4), 3
@@ -99,13 +99,6 @@ def test_what_is_random_is_not_known():
     assert times.known(nw.timed(RING, nw.FixedTime(1e-300)).in_run(KEY, 0), 1e9) is None  # nor what no float holds
     assert times.known(nw.timed(RING, fixed, slowness=nw.ParetoTime()).in_run(KEY, 0), 1.0, messages=False) is None
     assert times.known(nw.timed(RING, fixed, latency=nw.ParetoTime()).in_run(KEY, 0), 1.0, messages=False) is not None
-
-
-def test_three_gradients_of_a_tenth_of_a_second_fit_into_three_tenths():
-    problem = testing.small_problem()
-    net = nw.timed(nw.ring(problem.m), nw.FixedTime(0.1))
-    history = jdfl.run(ADPSGD(lr=0.01, period=0.3), problem, net, steps=4, metrics=[]).history
-    assert history["gradients"].tolist() == [0, 18, 36, 54, 72]
 
 
 def test_a_budget_of_simulated_seconds_pays_for_the_round_that_ends_then():

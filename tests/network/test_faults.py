@@ -148,6 +148,8 @@ def test_nodes_take_part_with_probability_p_or_in_every_subset_alike():
     assert np.abs((often - COUNT * 0.6) / np.sqrt(COUNT * 0.6 * 0.4)).max() < 4
     some = active(nw.node_participation(nw.ring(5), count=2), KEYS())
     part = heard(rounds(nw.partial_communication(nw.complete(6), 0.4), KEYS()))
+    alike = int((part[:, 0, 1:] == part[:, 5, :5]).all(axis=1).sum())  # nodes choose independently
+    assert scipy.stats.binomtest(alike, COUNT, 0.1).pvalue > 1e-3
     for code in (some @ (1 << np.arange(5)), *(part[:, node] @ (1 << np.arange(6)) for node in (0, 4))):
         found = np.unique(code, return_counts=True)[1]
         assert found.size == 10

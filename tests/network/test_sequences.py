@@ -66,12 +66,6 @@ def test_erdos_renyi_rounds_are_the_links_of_the_complete_network():
     assert same(rounds(nw.erdos_renyi_rounds(6, 0.4), KEYS()), rounds(SEQUENCES["links"], KEYS()))
 
 
-def test_one_peer_at_a_time_averages_powers_of_two():
-    for m in (6, 8):
-        W = matrices(rounds(nw.one_peer_exponential(m), KEYS()))[:3]
-        assert np.allclose(np.linalg.multi_dot(W), 1 / m, rtol=0, atol=1e-6) == (m == 8)
-
-
 def test_choices_follow_their_probabilities():
     nets = [nw.complete(3), nw.ring(3, directed=True), nw.star(3), nw.complete(3)]
     chance = [0.0, 0.2, 0.5, 0.3]

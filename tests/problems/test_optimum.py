@@ -40,24 +40,6 @@ def test_the_gradient_of_least_squares_vanishes_or_the_norm_is_least():
     assert abs(found.value) < 1e-12
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_logistic_and_softmax_agree_with_scikit_learn(classes):
-    from sklearn.linear_model import LogisticRegression as Reference
-
-    parts, penalty = small(classes), 0.05
-    build = logistic_regression if classes == 2 else problems.softmax_regression
-    with jax.enable_x64(True):
-        problem = build(parts, penalty=penalty, dtype="float64")
-        found = optimum(problem, tolerance=1e-8)
-        gradient = np.mean(LOOKED_AT(problem, np.broadcast_to(found.w, (3, problem.n)))[1], axis=0)
-        assert np.linalg.norm(gradient) < 1e-8
-    X, y = np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
-    reference = Reference(C=1 / (penalty * len(y)), fit_intercept=False, tol=1e-10, max_iter=10_000).fit(X, y)
-    w = reference.coef_[0] if classes == 2 else reference.coef_.T.ravel()
-    np.testing.assert_allclose(found.w, w, atol=1e-5)
-    np.testing.assert_allclose(found.value, value_at(problem, w), rtol=1e-9)
-
-
 def test_gradient_norm_is_checked():
     with refused(RuntimeError, "gradient norm <= 1e-30"):
         optimum(logistic_regression(small()), tolerance=1e-30)
