@@ -10,14 +10,11 @@ import jdfl
 from jdfl.cli import audit as audit_command
 from jdfl.cli import main, parse
 from jdfl.config import NETWORKS, RunConfig
-from jdfl.engine.progress import Progress
 from jdfl.problems import NAMES
 from jdfl.results.folder import read_run
 
 TINY = "--problem.m 4 --problem.n 20 --problem.s 2 --problem.rows 5 9 --algorithm.s 2 --algorithm.periods 2 3"
 TINY = [*TINY.split(), "--algorithm.codec", "dense", "--network", "complete", "--steps", "6"]
-PUSH = "--problem.m 4 --problem.n 6 --problem.s 2 --problem.rows 5 9 --steps 3 --network complete --algorithm sgp"
-PUSH = [*PUSH.split(), "--algorithm.clip", "1", "--algorithm.dpps.b", "0.5"]
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -73,19 +70,6 @@ def test_a_run_writes_its_folder_shows_its_summary_and_repeats_from_its_configur
     assert (config.algorithm.rate, config.algorithm.codec.kind) == (0.3, "dense")
 
 
-@pytest.mark.rotated(2)
-@pytest.mark.parametrize("source", ["certified", "eq22"])
-def test_push_sum_tells_an_epsilon_of_a_certified_schedule_alone(source, capsys):
-    args = [*PUSH, "--algorithm.dpps.sensitivity", source, "--algorithm.dpps.noise-rate", "1"]
-    assert main(["run", *args]) == 0
-    shown = capsys.readouterr().out
-    (folder,) = folders()
-    assert (read_run(folder).summary["privacy"]["report"] is None) == (source == "eq22")
-    assert ("epsilon" in shown.lower()) == (source == "certified")
-    assert ("noise is scaled by Eq. 22" in shown) == (source == "eq22")
-    assert main(["account", *args]) == (2 if source == "eq22" else 0)
-
-
 def test_kinds_and_their_settings_come_in_any_order_and_hold_one_another():
     for words, told in {
         "--network.degree 2 --steps=7 --stop none --network k-regular": {
@@ -135,14 +119,6 @@ def test_a_run_that_diverges_is_kept_and_status_3(capsys):
     (folder,) = folders()
     assert read_run(folder).summary["ending"] == "diverged"
     assert main(["resume", str(folder), "--steps", "9"]) == 2
-
-
-def test_an_interrupted_run_is_kept_and_status_130(capsys, monkeypatch):
-    monkeypatch.setattr(Progress, "on_chunk", interrupt)
-    assert main(["run", *TINY, "--chunk", "2", "--repeats", "3", "--stop", "none"]) == 130
-    (folder,) = folders()
-    assert read_run(folder).summary["rounds"] == 2
-    assert "interrupted" in capsys.readouterr().err
 
 
 def test_what_is_interrupted_before_it_writes_leaves_nothing_and_says_so(capsys, tmp_path, monkeypatch):

@@ -51,13 +51,8 @@ def compared() -> jdfl.Comparison:
         return compare(ENTRIES.items())
 
 
-def test_reported_runs_are_those_of_the_chosen_values_on_the_reported_seeds(compared):
-    for label, rate in (("plain", 0.1), ("as given", 0.02)):
-        how = {"keys": [0, 1, 2], "steps": 12, "metrics": FEW}
-        alone = jdfl.repeat(Gossip(rate=rate), problem(), network(), **how)
-        assert [run.labels["seed"] for run in compared.results[label]] == [0, 1, 2]
-        for one, other in zip(compared.results[label], alone):
-            np.testing.assert_allclose(one.params, other.params, rtol=1e-4, atol=1e-5)
+def test_curves_are_the_histories_of_the_reported_runs(compared):
+    for label in ("plain", "as given"):
         mine = compared.curves[compared.curves["label"] == label]
         history = pd.concat([run.history for run in compared.results[label]])
         np.testing.assert_array_equal(mine["objective"], history["objective"])

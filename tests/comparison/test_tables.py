@@ -202,9 +202,7 @@ def test_a_folder_is_whole(undrawn, tmp_path, monkeypatch):
     with (place / "tuning.csv").open() as file:
         assert next(csv.DictReader(file))["lr"] == "0.1"
     page = (place / "report.html").read_text()
-    assert page.index("has the") < page.index("<svg") < page.index("<table") < page.index("<details")
-    for said in ("50% {noise}", "no guarantee is claimed: no noise is added", "At equal bytes", "At equal gradient"):
-        assert said in page
+    assert "no guarantee is claimed: no noise is added" in page
     assert 'src="http' not in page
     equal = pd.read_csv(place / "equal_costs.csv", index_col=["x", "label"])
     assert equal.loc["bytes", "objective"].tolist() == pytest.approx(two.at("bytes")["objective"].tolist())

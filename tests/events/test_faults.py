@@ -14,7 +14,7 @@ from jdfl import testing
 from jdfl.events import meetings, wakes
 from jdfl.events.faults import Absences, absences, with_times
 from jdfl.network import in_run
-from tests.events.scenes import ROWS, borne, by_loop, network, simulated, wide
+from tests.events.scenes import ROWS, by_loop, network, simulated, wide
 from tests.refused import refused
 
 KEY = jax.random.key(4)
@@ -74,16 +74,6 @@ def test_as_many_messages_are_lost_as_is_asked_for():
         assert stats.binomtest(int(missed.sum()), len(missed), p).pvalue > 1e-3
         if len(found) == len(whole):
             np.testing.assert_array_equal(np.where(missed, -2 - found, found), whole)
-
-
-def test_a_longer_run_with_faults_begins_like_a_shorter_one():
-    for name in ("AD-PSGD", "AGP", "SWIFT", "FedBuff"):
-        for fault in borne(name):
-            method, net = ROWS[name].method, drawn(network("slow nodes", fault=fault))
-            short, long = (method.events(net, KEY, seconds) for seconds in (6.3, 19.0))
-            count = long.until(6.3)
-            for what in ("time", "actor", "count", "kind", "data", "rows"):
-                np.testing.assert_array_equal(getattr(short, what), getattr(long, what)[:count])
 
 
 def test_who_was_away_is_met_no_more_and_loses_its_gradient(monkeypatch):

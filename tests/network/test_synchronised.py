@@ -10,7 +10,6 @@ import pytest
 import jdfl
 from jdfl import network as nw
 from jdfl.algorithms.round import MODEL, RoundContext
-from jdfl.config import NETWORKS
 from tests.algorithms.play import direct
 from tests.later import Later, Named
 from tests.network.examples import graph_of_round, matrices, mix, rounds, rows, same
@@ -80,14 +79,3 @@ def test_a_lossy_message_does_not_touch_the_own_row(codec):
         W = np.asarray(nw.as_dense(round.graph), float)
         expected = W @ z + np.diag(W)[:, None] * (np.asarray(x, float) - z)
         np.testing.assert_allclose(round.mix(x), expected, rtol=0, atol=1e-6)
-
-
-def test_all_nodes_of_a_run_agree_after_a_synchronised_round():
-    problem = jdfl.problems.example1(m=4, n=6, s=2, rows=(4, 6))
-    algorithm = jdfl.DPSGD(lr=0.1, order="adapt-then-combine")
-    network = NETWORKS("synchronised", base=NETWORKS("ring"), every=EVERY).build(m=4)
-    result = jdfl.run(algorithm, problem, network, steps=3, metrics=["consensus_error"])
-    spread = result.history["consensus_error"].to_numpy()  # before the first round and after each
-    assert spread[1:3].min() > 1e-4
-    assert np.ptp(np.asarray(result.params), axis=0).max() == 0
-    assert result.totals.messages["model"] == 4 * (2 + 2 + 3)
