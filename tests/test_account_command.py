@@ -64,7 +64,7 @@ def before(undrawn, tmp_path_factory):
     return folder
 
 
-def test_gaussian_noise_of_three_releases(tell):
+def test_gaussian_and_laplace_noise_add_up_and_exact_noise_pays_for_its_tables(tell):
     told = tell("account --releases 3 --multiplier 6.46")
     assert told["epsilon"] == pytest.approx(1.0, abs=0.005)
     assert told["epsilon of one release"] < told["epsilon"] < told["epsilon by RDP"]
@@ -72,9 +72,6 @@ def test_gaussian_noise_of_three_releases(tell):
     assert needed["multiplier"] == pytest.approx(6.46, abs=0.02)
     assert 0.999 < needed["epsilon"] <= 1
     assert tell("account --releases 3 --epsilon 1 --delta 1e-3")["multiplier"] < needed["multiplier"]
-
-
-def test_laplace_noise_adds_up_plainly_and_exact_noise_pays_for_its_tables(tell):
     laplace = tell("account --releases 3 --multiplier 6 --noise laplace")
     assert laplace["epsilon at delta = 0"] == pytest.approx(0.5)
     assert laplace["epsilon"] <= 0.5

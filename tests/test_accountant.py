@@ -154,7 +154,7 @@ def test_a_budget_ends_the_run_before_it_is_exceeded(name):
     assert again.history.equals(result.history)
 
 
-def test_a_budget_ends_the_run_in_the_same_round_however_it_is_recorded():
+def test_a_budget_ends_the_run_in_the_same_round_however_it_is_recorded_and_a_calibrated_run_spends_all():
     budget = plan(DPSGD, steps=7, delta=1e-8).epsilon
     for every, chunk in ((1, 100), (3, 1)):
         result = go(DPSGD, 20, epsilon=budget, delta=1e-8, every=every, chunk=chunk)
@@ -162,9 +162,6 @@ def test_a_budget_ends_the_run_in_the_same_round_however_it_is_recorded():
         assert result.history["round"].tolist() == sorted({*range(0, 8, every), 7})
         assert result.releases.tolist() == [7] * problem().m
     assert go(DPSGD, 20, epsilon=budget).rounds > 7  # of the usual delta
-
-
-def test_a_calibrated_run_spends_all_and_no_more():
     found = jdfl.calibrate(DPSGD, problem(), network(), steps=STEPS, epsilon=3.0, key=3)
     result, longer = go(found, epsilon=3.0), go(found, STEPS + 1, epsilon=3.0)
     assert (result.ending, longer.ending, longer.rounds) == ("steps", "budget", STEPS)
@@ -185,15 +182,12 @@ def test_rules_that_end_a_run_are_warned_of():
         jdfl.account(go(DPSGD, 3, stop=learnt(1e-9)))
 
 
-def test_a_sigma_of_the_nodes_own_leaves_no_epsilon():
+def test_a_sigma_of_the_nodes_own_leaves_no_epsilon_and_lanes_have_the_noise_of_their_own():
     own = replace(CEPS, sigma=None)
     for door in (partial(jdfl.account, replace(done("CEPS"), guarantee=own.privacy(problem()))), partial(plan, own)):
         with refused("epsilon", "sigma_i"):
             door()
     assert jdfl.account(done("CEPS")).public == plan(CEPS).public == ()
-
-
-def test_lanes_have_the_noise_of_their_own():
     over = {"gradients.mechanism.multiplier": [1.0, 4.0]}
     lanes = jdfl.sweep(DPSGD, problem(), network(), over=over, keys=[3], steps=4, metrics=FEW)
     for lane, multiplier in zip(lanes, (1.0, 4.0)):

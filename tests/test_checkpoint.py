@@ -137,7 +137,7 @@ def test_warnings_of_the_past_stay(part, tmp_path):
     assert jdfl.account(part).warnings == ()
 
 
-def test_other_noise_is_refused_by_name(part):
+def test_other_noise_a_weaker_past_and_other_observers_are_refused(part):
     ledger = partial(Ledger.of, releases=part.releases, records=part.records)
     changed = {"event": {"mechanism": jdfl.Gaussian(0.50001)}, "adjacency": {"adjacency": "add-remove"}}
     for name, fields in (changed | {"sampling": {"batch": 4}}).items():
@@ -147,10 +147,7 @@ def test_other_noise_is_refused_by_name(part):
         with refused(name):  # nor the other way round
             past = replace(Checkpoint.of(part), ledger=ledger(other.privacy(problem())))
             past.check(ledger(PRIVATE.privacy(problem())), part.run_key, 11)
-
-
-def test_a_weaker_past_or_one_with_other_observers_is_refused(part):
-    """What is told at the end is told of all rounds, so that the first must have been protected alike."""
+    # What is told at the end is told of all rounds, so that the first must have been protected alike.
     for before, after in (
         ({"per": "example"}, {"per": "batch"}),
         ({"noisy": "communicating"}, {"noisy": "always"}),

@@ -153,20 +153,18 @@ def test_push_sum_that_loses_mass_or_leaves_a_node_without_weight():
     assert leaky(keeps=1 - 1e-4).ending == "invariant"  # ten times as much as rounding explains
     ended(leaky(keeps=1.0, moves=1.0), "weights > 0, got 0 at node 2", (4, 2))
     ended(leaky(nw.delays(nw.exponential(M), 3)), "stays 6, got 5.", (4, -1))
+    ended(leaky(options=jdfl.Options(devices=4)), "stays 6, got 5.4", (4, -1))
 
 
 NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0))
 PRIVATE = jdfl.DPSGD(lr=0.01, gradients=NOISY)
 
 
-def test_a_clock_that_goes_back_ends_a_run():
+def test_a_clock_that_goes_back_ends_a_run_and_clocks_are_exact_over_many_rounds():
     graph = nw.timed(nw.ring(M), nw.FixedTime(1.0)).at(jnp.int32(0), jax.random.key(0))
     back = replace(graph, timing=replace(graph.timing, compute=graph.timing.compute - 4))
     ended(play(Gossip(), Late(graph, back, jnp.int32(4))), "node 0 that moved by -3 s", (5, 0))
-
-
-def test_clocks_are_exact_over_many_rounds():
-    """Times of a ten millionth of the clock's last place are added without going back."""
+    # Times of a ten millionth of the clock's last place are added without going back.
     network = nw.timed(nw.ring(M), nw.ExponentialTime(1e-3), latency=nw.ParetoTime(1e-9, 0.5))
     assert play(Gossip(), network, 3000, every=1000).ending == "steps"
 
@@ -206,7 +204,3 @@ def test_such_a_run_is_stored_and_not_continued(tmp_path):
     bad.save(tmp_path / "run")
     again = jdfl.load(tmp_path / "run")
     assert (again.ending, again.violated, again.reason) == ("invariant", (4, -1), bad.reason)
-
-
-def test_devices_find_the_same():
-    ended(leaky(options=jdfl.Options(devices=4)), "stays 6, got 5.4", (4, -1))

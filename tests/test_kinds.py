@@ -36,12 +36,9 @@ KINDS = [(place, kind) for place, family in FAMILIES.items() for kind in family.
 PYTHON_ONLY = {("ceps", "period"), ("one-bit", "matrix")}  # arrays
 
 
-def test_an_annotation_may_have_a_name_of_its_own():
+def test_annotations_may_have_names_and_words_of_several_types():
     """As NumPy's `ArrayLike` has from 2.5."""
     assert options_of(TypeAliasType("some", ArrayLike) | None) == (*options_of(ArrayLike), type(None))
-
-
-def test_words_of_several_types_are_all_words_of_a_flag():
     assert options_of(Literal["a", "b"] | Literal["c"] | None) == (Literal["a", "b", "c"], type(None))
 
 

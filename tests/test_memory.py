@@ -25,7 +25,7 @@ def network_of(images=60, m=6, **options):
     return neural_classification(data, m, model=models.mlp(shape=(4, 4, 1), classes=3, hidden=3), **options)
 
 
-def test_the_estimate_is_the_sum_of_what_a_run_holds_and_allocates_nothing():
+def test_the_estimate_is_the_sum_of_what_a_run_holds_and_activations_grow_with_the_batch(monkeypatch):
     needed, arrays = estimate(DPSGD, problem(), network()), len(jax.live_arrays())
     estimate(jdfl.DPSGD(lr=0.2, gradients=jdfl.Gradients(batch=2)), problem(), network())
     assert len(jax.live_arrays()) <= arrays + 1
@@ -35,9 +35,6 @@ def test_the_estimate_is_the_sum_of_what_a_run_holds_and_allocates_nothing():
     assert needed["activations"] == 0
     heavier = estimate(jdfl.CEPS(s=3), problem(), network())
     assert heavier["the algorithm's state"] >= 2 * needed["the algorithm's state"]
-
-
-def test_activations_grow_with_the_batch_and_the_nodes_at_work_of_whom_fewer_are_proposed(monkeypatch):
     together, apart = network_of(), network_of(nodes_at_once=2)
     ring = jdfl.network.ring(6)
 

@@ -52,14 +52,11 @@ def test_devices_change_nothing_but_rounding(count):
     assert int(spread["count"]) == count
 
 
-def test_the_sum_is_the_sum():
+def test_the_sum_is_the_sum_and_own_rows_are_those_of_the_ids():
     for count in (1, 1025, 70_000):
         x = np.random.default_rng(count).standard_normal((count, 3)).astype(np.float32)
         wide = x.astype(np.float64)
         assert (np.abs(nodes.total(jnp.asarray(x)) - wide.sum(axis=0)) <= 1e-6 * np.abs(wide).sum(axis=0)).all()
-
-
-def test_own_rows_are_those_of_the_ids():
     count, x = 13, jax.random.normal(jax.random.key(0), (13, 2))
     axis = PartitionSpec(nodes.axis_name(count))
     own = lambda rows: (nodes.own(x, rows.shape[0]), nodes.ids(rows.shape[0]), nodes.real(rows.shape[0]))  # noqa: E731

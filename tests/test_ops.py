@@ -44,7 +44,7 @@ def digits(steps):
     return ops.in_turn(steps, lambda k, value: (31 * value + k) % 1009, jnp.int32(1))
 
 
-def test_turns_are_made_in_their_order_and_no_more_of_them(compilations):
+def test_turns_are_made_in_their_order_without_what_no_result_needs(compilations):
     digits(jnp.int32(5))
     before, value, expected = compilations(), 1, [1]
     for k in range(1025):
@@ -54,10 +54,7 @@ def test_turns_are_made_in_their_order_and_no_more_of_them(compilations):
         assert int(digits(np.int32(steps))) == expected[steps]
     assert compilations() == before
 
-
-def test_turns_leave_out_what_no_result_needs():
-    """Such as whole rounds, where releases are counted."""
-
+    # Such as whole rounds, where releases are counted.
     def counted(steps, A):
         return ops.in_turn(steps, lambda k, carry: (A @ carry[0], carry[1] + k), (A[0], jnp.int32(0)))[1]
 

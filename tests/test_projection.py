@@ -82,16 +82,13 @@ def test_long_rows_with_any_number_of_ties(seed, s, levels):
     assert_same_bits(by_index(x, s=s), oracle(x, s))
 
 
-def test_none_are_kept_for_zero_all_for_many_and_a_support_of_more_than_there_are_is_refused():
+def test_none_are_kept_for_zero_all_for_many_and_the_smallest_integer_is_large():
     x = jnp.ones((2, N), jnp.float32)
     np.testing.assert_array_equal(ops.top_s(x, 0), np.zeros((2, N)))
     np.testing.assert_array_equal(ops.top_s(x, N + 2), x)
     for wrong in (lambda: ops.top_s(x, -1), lambda: ops.support(x[0], N + 1)):
         with pytest.raises(ValueError, match=r"negative|k argument"):
             wrong()
-
-
-def test_the_smallest_integer_is_large_and_subnormal_numbers_of_float32_are_zero():
     least = np.iinfo("int8").min
     x = np.array([[least + 1, 5, least, -(least + 1)]], np.int8)
     tiny = np.array([[0.0, 1e-40, -2e-40, 1.0]], np.float32)

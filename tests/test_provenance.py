@@ -23,7 +23,7 @@ WORDS = get_args(get_args(Provenance)[0])
 RING = Later(jdfl.network.ring, 4)
 
 
-def test_every_registered_class_declares_its_own_and_a_search_for_a_source_finds_those_that_have_it():
+def test_every_registered_class_declares_its_own_and_is_found_by_a_source_and_in_one_group():
     for name, kind in KINDS.items():
         found = vars(kind).get("provenance", ())
         assert found, f"{name} declares none of its own"
@@ -31,9 +31,6 @@ def test_every_registered_class_declares_its_own_and_a_search_for_a_source_finds
     for word in WORDS:
         shown = re.findall(r"(?m)^  ([\w-]+)  ", helping.catalogue(load_schema(), [f"{word}"]))
         assert sorted(shown) == sorted(name for name, kind in KINDS.items() if word in kind.provenance), word
-
-
-def test_every_method_is_in_one_group():
     assert sorted(" ".join(GROUPS.values()).split()) == sorted(REGISTRY)
 
 

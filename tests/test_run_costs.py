@@ -114,15 +114,12 @@ def test_things_of_the_wrong_kind_are_named():
             run(**{"algorithm": jdfl.CEPS(s=3), place: wrong})
 
 
-def test_names_compile_nothing(compilations):
+def test_names_compile_nothing_state_is_donated_and_data_is_not_copied(compilations):
     run(problem=problem().replace(name="first"), network=network().replace(name="that"))
     before = compilations()
     renamed = run(problem=problem().replace(name="other"), network=network().replace(name="another"), steps=11)
     assert compilations() == before
     assert (renamed.problem_name, renamed.network_name) == ("other", "another")
-
-
-def test_state_is_donated_and_data_is_not_copied():
     setting = stepping.setting(Program(Gossip()), problem(), network(), None, jax.random.key(0))
     program, carry, first = loop.start(setting, ())
     data = {leaf.shape for leaf in jax.tree.leaves(problem().data)}

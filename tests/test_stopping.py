@@ -33,10 +33,16 @@ def apart(size: float):
     return moved((0, 0), size * (M / 2) ** 0.5) + moved((1, 0), -size * (M / 2) ** 0.5) - solved()
 
 
-def test_consensus_below_its_tolerance():
+def test_rules_fire_below_their_tolerances():
     for size, fires in ((0.0, True), (0.099, True), (0.101, False)):
         assert bool(jdfl.consensus_below(0.01)(view(apart(size)))) is fires
         assert bool(jdfl.consensus_below(0.001, per=10)(view(apart(size)))) is fires
+    w = solved() + 0.1
+    value = float(np.mean(np.asarray(problem().values_at(w[0]))))
+    size = float(np.linalg.norm(np.mean(np.asarray(problem().gradients(w)), axis=0)))
+    for rule, tolerance in ((jdfl.objective_below, value), (jdfl.gradient_below, size)):
+        assert rule(tolerance * 1.001)(view(w))
+        assert not rule(tolerance * 0.999)(view(w))
 
 
 def test_consensus_waits_until_every_node_has_communicated():
@@ -45,15 +51,6 @@ def test_consensus_waits_until_every_node_has_communicated():
     assert not rule(view(communications=[1, 2, 3, 0, 1, 1]))
     later = jdfl.consensus_below(0.01, after=9)
     assert [bool(later(view(rounds=rounds))) for rounds in (8, 9, 10)] == [False, True, True]
-
-
-def test_objective_and_gradient_below_their_tolerances():
-    w = solved() + 0.1
-    value = float(np.mean(np.asarray(problem().values_at(w[0]))))
-    size = float(np.linalg.norm(np.mean(np.asarray(problem().gradients(w)), axis=0)))
-    for rule, tolerance in ((jdfl.objective_below, value), (jdfl.gradient_below, size)):
-        assert rule(tolerance * 1.001)(view(w))
-        assert not rule(tolerance * 0.999)(view(w))
 
 
 @pytest.mark.parametrize("rule", [jdfl.objective_below(1.0, every=4), jdfl.gradient_below(1.0, every=4)])

@@ -38,16 +38,13 @@ def damage(file: Path, change: Callable[[bytes], bytes]) -> None:
     file.write_bytes(change(file.read_bytes()))
 
 
-def test_what_is_written_comes_back(kept):
+def test_what_is_written_comes_back_and_the_two_newest_are_kept(kept):
     storage.write(kept, 7, ARRAYS, {"words": ["a", None], "odd": float("inf")})
     found = storage.read(kept)
     assert (found.number, found.plain) == (7, {"words": ["a", None], "odd": float("inf")})
     assert list(found.arrays) == list(ARRAYS)
     for one, array in zip(found.arrays.values(), ARRAYS.values()):
         assert (one.dtype, one.shape, one.tobytes()) == (array.dtype, array.shape, array.tobytes())
-
-
-def test_the_two_newest_are_kept_and_a_past_that_is_written_anew_goes(kept):
     for number in (10, 20, 30):
         storage.write(kept, number, ARRAYS, {})
     assert sorted(one.name for one in kept.iterdir()) == ["20.npz", "30.npz"]

@@ -63,14 +63,10 @@ def test_every_lane_is_the_run_of_its_trial(network):
         np.testing.assert_array_equal(lane.records, alone.records)
 
 
-def test_trials_of_any_sizes_share_one_compiled_program():
-    given, _, programs = six()
+def test_trials_share_one_compiled_program_or_are_stacked_in_equal_parts(monkeypatch):
+    given, whole, programs = six()
     assert len({(one.problem.weight.shape, one.network.graph.senders.shape) for one in given}) > 2
     assert programs == 1
-
-
-def test_trials_that_do_not_fit_are_stacked_in_equal_parts(monkeypatch):
-    given, whole, _ = six()
     one = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(trials._of_equal_shapes(given)[0]))
     monkeypatch.setattr(trials, "MOST_DATA", 3 * one)
     assert [len(places) for places, _ in trials._stacks(given)] == [3, 3]

@@ -74,7 +74,7 @@ def test_the_split_counts_every_example_once():
     assert list(_split_of(PROBLEM(), np.arange(6))) == ["node", "examples"]
 
 
-def test_releases_by_round_are_those_of_shorter_runs(tmp_path):
+def test_releases_by_round_are_those_of_shorter_runs_and_have_no_curve_without_an_epsilon(tmp_path):
     algorithm = jdfl.DPSGD(lr=0.05, gradients=PRIVATE)
     told = releases(play(tmp_path, RING(), 30, algorithm=algorithm))
     assert 10 <= len(told) <= 20
@@ -82,9 +82,6 @@ def test_releases_by_round_are_those_of_shorter_runs(tmp_path):
     part = jdfl.run(algorithm, PROBLEM(), RING(), key=0, steps=int(told["round"].iloc[3]), options=options)
     assert told["most_releases"].iloc[3] == part.releases.max() > 0
     assert told["most_releases"].is_monotonic_increasing
-
-
-def test_releases_have_no_curve_where_no_epsilon_is_claimed_or_a_paper_accounts():
     run = lambda algorithm: jdfl.run(algorithm, PROBLEM(), RING(), steps=3, options=jdfl.Options(chunk=1))  # noqa: E731
     assert releases(run(METHOD)).empty
     result = run(jdfl.DOADP(lr=0.05, gradients=PRIVATE))

@@ -103,7 +103,7 @@ def test_blocks_of_active_nodes_change_nothing(batch, block):
     assert (plain.uneven, replace(plain, block=block).uneven) == (False, True)
 
 
-def test_one_example_moves_a_message_by_the_sensitivity_over_p_at_most():
+def test_one_example_moves_a_message_by_the_sensitivity_over_p_and_no_amplification_is_claimed():
     problem, net = example(np.float32), network()
     A, b = problem.data
     wild = problem.replace(data=(A.at[2, 3].multiply(1e4), b.at[2, 3].multiply(-1e4)))
@@ -116,9 +116,6 @@ def test_one_example_moves_a_message_by_the_sensitivity_over_p_at_most():
     bound = float(PRIVATE.sensitivities(problem)[2]) / P
     assert 0.1 * bound < moved[2] <= bound * (1 + 1e-4)
     assert not np.delete(moved, 2).any()
-
-
-def test_the_report_counts_active_rounds_and_claims_no_amplification():
     problem = example(np.float32)
     algorithm = DPDDA(p=P, gradients=replace(PRIVATE, batch=1, mechanism=jdfl.Gaussian(4.0)))
     assert algorithm.privacy(problem) == algorithm.gradients.guarantee(problem)

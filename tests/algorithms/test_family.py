@@ -31,20 +31,11 @@ def test_dpsgd_agrees_with_its_loop(order, period):
     )
 
 
-def test_local_only_agrees_with_its_loop():
+def test_local_only_iht_dfedsam_and_matcha_agree_with_their_loops():
     agrees(jdfl.LocalOnly(lr=LR), lambda g, W: reference.dpsgd(g, [np.eye(M)] * ROUNDS, N, lr=LR))
-
-
-def test_iht_agrees_with_its_loop():
     agrees(jdfl.IHT(s=4, lr=LR, codec=WIRE, period=3), lambda g, W: reference.dpsgd(g, W, N, lr=LR, s=4, period=3))
-
-
-def test_dfedsam_agrees_with_its_loop():
     given = {"lr": LR, "rho": 0.3, "local_steps": 4, "gossip_steps": 3}
     agrees(jdfl.DFedSAM(codec=WIRE, **given), lambda g, W: reference.dfedsam(g, W, N, **given))
-
-
-def test_matcha_agrees_with_its_loop():
     agrees(
         jdfl.MATCHA(lr=LR, codec=WIRE, local_steps=3),
         lambda g, W: reference.dpsgd(g, W, N, lr=LR, local_steps=3, adapt_first=True),

@@ -133,15 +133,12 @@ def test_everyone_learns_what_is_claimed_and_a_node_no_more():
     assert np.nanmax(near.mu) <= 1 / 1.5 + 1e-6
 
 
-def test_a_whole_node_is_in_every_round():
+def test_a_whole_node_is_in_every_round_and_nodes_whose_passes_are_shorter_count():
     problem, whole = world(0, 1.0), replace(PASSING, gradients=replace(TURNS, per="batch"))
     told = whole.privacy(problem, whole.plan(problem, RING(), T), T)
     assert (told.claimed, told.unit) == (True, "node")
     assert told.event.shift(T) == pytest.approx(1 / 1.5, rel=1e-5)
     assert whole.plan(problem, RING(), T).shape == (T, 1)
-
-
-def test_nodes_whose_passes_are_shorter_count():
     sizes = (8, 4, 8, 8)
     problem = jdfl.problems.linear_regression([np.ones((q, 2)) for q in sizes], [np.ones(q) for q in sizes])
     told = PASSING.privacy(problem, plan := PASSING.plan(problem, RING(), T), T)

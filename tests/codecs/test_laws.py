@@ -130,16 +130,13 @@ def test_unbiased_codecs_are_right_on_average(name):
     assert (np.abs(arrived.mean(axis=1) - x) <= deviation(arrived, most) + rounding).all()
 
 
-def test_the_others_are_not():
+def test_the_others_are_not_and_qsgd_divides_by_the_published_constant():
     assert {name for name, law in LAWS.items() if law.codec.unbiased} == set(UNBIASED)
     assert not jdfl.OneBit(d=5).unbiased
     assert jdfl.OneBit(d=5).contraction(N, S) is None  # what arrives may be worse than nothing
     for name in ("sparse", "sign", "random-k", "low-rank"):
         x, arrived = arrivals(name)
         assert (np.abs(arrived.mean(axis=1) - x) > deviation(arrived, 0.0) + 0.01 * np.abs(x).max()).any()
-
-
-def test_qsgd_divides_by_the_published_constant_and_its_law_is_no_worse():
     for levels, n in ((1, 1000), (4, 1000), (127, 1000), (3, 4), (1, 1)):
         omega = min(n / levels**2, np.sqrt(n) / levels)
         assert jdfl.QSGD(levels).omega(n) == pytest.approx(omega)

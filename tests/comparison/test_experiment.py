@@ -121,7 +121,7 @@ def test_an_interval_is_students_and_differences_are_paired_by_trial(found):
     assert found.differences(reference="slow").loc["given", "verdict"] == "better"
 
 
-def test_variation_that_the_trials_share_does_not_hide_a_difference():
+def test_leaders_are_found_in_differences_of_common_trials():
     rng = np.random.default_rng(0)
     shared = 100 * rng.normal(size=10)
     values = pd.DataFrame({"a": shared + 1 + 0.1 * rng.normal(size=10), "b": shared + 0.1 * rng.normal(size=10)})
@@ -129,9 +129,6 @@ def test_variation_that_the_trials_share_does_not_hide_a_difference():
     assert table.leaders(values, -1) == ["a"]
     apart = values.assign(a=rng.permutation(values["a"]))  # unpaired
     assert len(table.leaders(apart, 1)) == 2
-
-
-def test_who_lacks_a_trial_is_not_ranked_and_one_trial_ranks_nobody():
     values = pd.DataFrame({"a": [1.0, np.nan, 1.0], "b": [2.0, 2.1, 2.2]})
     assert table.leaders(values, 1) == ["b"]
     assert table.leaders(values.iloc[:1], 1) == []

@@ -20,12 +20,9 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_claims_are_true_of_what_is_recorded_and_have_no_number_by_hand():
+def test_claims_are_true_of_what_is_recorded_and_every_table_and_figure_has_one():
     assert {one.name: told for one in CLAIMS if (told := one.faults(ledger.rows_of(one.run)))} == {}
     assert {one.name: told for one in CLAIMS if (told := one.strangers(ledger.script_of(one.run)))} == {}
-
-
-def test_a_table_or_figure_without_a_claim_is_named():
     paper = ledger.papers()["ceps"]
     named = replace(paper, claims=tuple(one for one in paper.claims if not one.place.startswith("Table IV")))
     assert named.missing == {"Table IV": "ceps_table4"} | paper.missing

@@ -164,16 +164,13 @@ def wanting(rule: Callable[[Name], Iterable[str]], chosen: Iterable[Name] = ()) 
     return {one.path: told for one in chosen or names() if (told := list(rule(one)))}
 
 
-def test_docstrings_name_all_parameters_and_tell_the_shapes_of_arrays():
+def test_docstrings_name_all_parameters_shapes_of_arrays_and_their_source():
     assert wanting(lambda one: [] if inspect.getdoc(one.value) or contracts(one) else ["a docstring"]) == {}
     assert wanting(unnamed) == {}
     assert wanting(unshaped) == {}
     known = {one.value for one in names()}
     public = [getattr(jdfl, name) for name in jdfl.__all__ if not inspect.ismodule(getattr(jdfl, name))]
     assert [one for one in public if inspect.unwrap(one) not in known] == []
-
-
-def test_algorithms_codecs_networks_and_mechanisms_name_their_source():
     kinds = {getattr(codecs, name) for name in codecs.__all__ if inspect.isclass(getattr(codecs, name))}
     kinds |= {*REGISTRY.values(), mechanisms.Gaussian, mechanisms.Laplace}
     kinds = kinds - NOBODYS | {inspect.unwrap(getattr(network, name)) for name in FAMILIES}

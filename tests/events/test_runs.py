@@ -93,13 +93,10 @@ def test_a_ledger_takes_what_the_run_will_release(tmp_path):
         ran(AGP, key=3, ledger=jdfl.DataLedger.create(tmp_path / "little", epsilon=1.0, delta=1e-5))
 
 
-def test_a_run_that_diverges_ends_at_a_record_whatever_its_chunks_are():
+def test_a_run_that_diverges_ends_at_a_record_and_a_stop_rule_is_asked_after_every_period():
     runs = [ran(PLAIN.replace(lr=1e30), every=4, options=jdfl.Options(chunk=chunk)) for chunk in (3, 100)]
     assert [run.ending for run in runs] == ["diverged"] * 2
     assert {run.rounds for run in runs} == {4}
-
-
-def test_a_stop_rule_is_asked_after_every_period():
     values = ran(PLAIN, metrics=["objective"]).history.objective.to_numpy()
     runs = [ran(PLAIN, stop=jdfl.objective_below(float(values[6])), every=every) for every in (1, 5)]
     assert runs[0].rounds == runs[1].rounds == (values <= values[6]).argmax() > 1

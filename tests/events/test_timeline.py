@@ -16,7 +16,7 @@ from jdfl.devices import memory
 from jdfl.events import RandomWalkSGD, random_walk, timeline
 from jdfl.events.faults import with_times
 from jdfl.events.slots import slots
-from jdfl.events.timeline import heard_by, hears, partners, travels, wakes
+from jdfl.events.timeline import heard_by, hears, partners, wakes
 from tests.refused import refused
 
 KEY = jax.random.key(4)
@@ -70,14 +70,11 @@ def test_gradients_take_the_times_of_a_trace():
         )
 
 
-def test_waits_are_independent_and_of_the_distribution():
+def test_waits_are_independent_and_of_the_distribution_and_partners_equally_likely():
     events = wakes(network(nw.ExponentialTime(2.0), 200), KEY, 400.0)
     waits = np.concatenate([np.diff(events.time[events.actor == i], prepend=0.0) for i in range(200)])
     assert stats.kstest(waits, "expon", args=(0, 2.0)).pvalue > 1e-3
     assert stats.kstest(waits[1::2] + waits[:-1:2][: len(waits[1::2])], "gamma", args=(2, 0, 2.0)).pvalue > 1e-3
-
-
-def test_partners_are_in_neighbours_and_equally_likely():
     graph = nw.from_edges([(0, 1), (0, 2), (0, 3), (2, 3)], 5, connected=False).graph
     events = wakes(network(nw.FixedTime(1.0), 5), KEY, 3000.0)
     found = chosen(graph, events)
@@ -92,18 +89,6 @@ def test_times_that_are_not_above_zero_and_finite_are_refused():
     for bad in (nw.FixedTime(0.0), nw.LogNormalTime(1e38, 100.0)):
         with refused(type(bad).__name__):
             wakes(network(bad, 2), KEY, 5.0)
-
-
-def test_what_nodes_wait_for_is_added():
-    """A node computes several gradients one after another, and waits for one message each time."""
-    for clock in (nw.FixedTime(1.0), nw.ExponentialTime(1.0)):
-        net = nw.timed(nw.ring(4), clock, latency=nw.FixedTime(0.25), bandwidth=64.0).in_run(KEY, 32)
-        alone, whole = wakes(net, KEY, 2.5, messages=False), wakes(net, KEY, 40.0, gradients=3)
-        for i in range(4):
-            times = alone.time[alone.actor == i]
-            expected = 3 * times + 0.75 * np.arange(1, len(times) + 1)
-            np.testing.assert_allclose(whole.time[whole.actor == i][: len(times)], expected, rtol=1e-6)
-        assert travels(net, KEY, np.arange(4), np.arange(4)).tolist() == [0.75] * 4
 
 
 def test_out_neighbours_are_those_who_hear_a_node():

@@ -48,15 +48,12 @@ def test_a_run_asks_for_them_and_its_provenance_names_them(tmp_path):
         np.testing.assert_array_equal(other.params, plain.params)
 
 
-def test_a_backend_without_kernels_is_refused_before_the_run():
+def test_kernels_need_a_backend_and_a_run_goes_on_with_the_same_choice_alone():
     with refused("GPU", "options.kernels = True", "'cpu'"):
         jdfl.run(CHOCO, problem(), testing.small_network(), steps=1, options=WITH)
     assert form_of(False) is None
     with target("gpu"):
         assert form_of(True) == "compiled"
-
-
-def test_a_run_goes_on_with_the_same_choice_alone():
     part, whole = run(kernels=True, steps=2), run(kernels=True)
     np.testing.assert_array_equal(run.__wrapped__(kernels=True, resume=part).params, whole.params)
     with refused("kernels", "is not asked for"):

@@ -88,16 +88,13 @@ def test_a_run_is_the_same_up_to_rounding():
     assert found.sums == expected.sums
 
 
-def test_other_problems_types_and_sizes_have_the_other_form():
+def test_other_problems_types_sizes_and_derivatives_have_the_other_form():
     assert names() == "least_squares"
     for other in (SQUARES.replace(gradients=jdfl.Gradients(batch=5)), jdfl.CEPS(s=3)):
         assert "least_squares" not in names(other), other  # a block of nodes, the last
     few = problems.example1(m=6, n=33, s=3, rows=(2, one_pass.FEWEST - 1))
     assert names(problem=few) == "none"
     assert names(devices=2) == "none"
-
-
-def test_derivatives_are_those_of_the_other_form():
     _, A, _, share = given = tuple(x[0] for x in drawn(1, 6, 5, 1))
     with with_kernels("interpreted"):
         found = jax.jit(jax.jacrev(one_pass.least_squares))(*given)

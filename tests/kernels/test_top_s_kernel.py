@@ -68,7 +68,7 @@ def test_other_types_sizes_and_numbers_have_the_other_form():
         assert "pallas_call" not in traced(jnp.ones((2, 9), jnp.float32), s)
 
 
-def test_derivatives_are_those_of_the_other_form():
+def test_derivatives_and_rows_of_lanes_are_those_of_the_other_form():
     def squared(x):
         return jnp.sum(jnp.square(ops.top_s(x, 3)))
 
@@ -76,9 +76,6 @@ def test_derivatives_are_those_of_the_other_form():
     with with_kernels("interpreted"):
         found = jax.jit(jax.grad(squared))(x)
     np.testing.assert_array_equal(found, jax.jit(jax.grad(lambda x: squared(x)))(x))
-
-
-def test_lanes_have_rows_of_their_own():
     x = np.random.default_rng(0).standard_normal((2, 3, 9)).astype(np.float32)
     with with_kernels("interpreted"):
         found = jax.jit(jax.vmap(jax.vmap(lambda row: ops.top_s(row, 4))))(x)

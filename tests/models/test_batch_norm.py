@@ -33,7 +33,7 @@ def case():
     return model, parameters(model, 1)[0], examples(model, 10), examples(model, 10, seed=1), scores
 
 
-def test_calibration_is_the_module_with_the_statistics_of_that_batch(case):
+def test_calibration_has_the_statistics_of_its_batch_and_scores_an_example_alone(case):
     model, w, x, other, scores = case
 
     def by_hand(w, x, other):
@@ -45,10 +45,6 @@ def test_calibration_is_the_module_with_the_statistics_of_that_batch(case):
     found, expected = scores(w, x, other), jax.jit(by_hand)(w, x, other)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     assert np.abs(np.asarray(found) - np.asarray(scores(w, x))).max() > 1e-2
-
-
-def test_an_example_is_scored_alone_once_calibrated_and_nodes_by_their_own_examples(case):
-    model, w, x, other, scores = case
     before = scores(w, x)
     alone = np.concatenate([x[:5], x[4::-1] ** 2])
     together, mirrored, alone = (np.asarray(scores(w, one, other)) for one in (x, x[::-1] ** 2, alone))

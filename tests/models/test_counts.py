@@ -77,7 +77,7 @@ def test_patterns_and_presets_agree_and_a_split_does_not_change_the_scores():
     np.testing.assert_array_equal(jax.jit(model.apply)(w, x), jax.jit(other.apply)(moved, x))
 
 
-def test_splits_and_leaves_that_make_no_sense_are_refused():
+def test_splits_leaves_and_networks_that_make_no_sense_are_refused():
     model = SMALL["mlp"]
     leaves = leaves_of(model, np.zeros(model.n))
     missing = {path: leaf for path, leaf in leaves.items() if path != "layer2.bias"}
@@ -88,9 +88,6 @@ def test_splits_and_leaves_that_make_no_sense_are_refused():
         (lambda: model.ravel(missing), "layer2.bias"),
         (lambda: model.ravel(leaves | {"layer2.bias": np.zeros(3)}), "layer2.bias"),
     )
-
-
-def test_networks_that_make_no_sense_are_refused():
     for name, options, words in (
         ("lenet", {}, "'lenet'"),
         ("mlp", {"depth": 3}, "'hidden'"),

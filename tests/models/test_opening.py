@@ -95,7 +95,7 @@ class Odd(nnx.Module):
         return self.dense(x)
 
 
-def test_networks_that_could_not_be_carried_are_refused():
+def test_networks_that_could_not_be_carried_and_inputs_of_other_shapes_are_refused():
     def odd(extra):
         return models.Maker(Odd, (("extra", extra),))
 
@@ -107,9 +107,6 @@ def test_networks_that_could_not_be_carried_are_refused():
         (lambda: models.from_nnx(None, (3,), 3), "make = None"),
         (lambda: models.from_nnx(Tied, (3,), 2, presets={"first": ("layer1.*",)}), "'layer1.*'"),
     )
-
-
-def test_what_a_model_is_applied_to_has_its_shapes():
     model = SMALL["mlp"]
     w, x = np.zeros(model.n, np.float32), np.zeros((5, 4, 4, 1), np.float32)
     all_refused(

@@ -50,9 +50,6 @@ def test_wrappers_are_looked_into():
     for wrap in (lambda net: nw.link_loss(net, 0.1), lambda net: nw.node_participation(net, 0.9), nw.timed):
         nw.check_weights(wrap(FINE()), "M-1")
         told(wrap(strong))
-
-
-def test_a_wrapped_matrix_that_expands_is_refused():
     told(nw.link_loss(nw.from_matrix(2.5 * np.eye(3) - 0.5, connected=False), 0.2))
     swinging = np.full((3, 3), 0.6) - 0.8 * np.eye(3)
     nw.check_weights(nw.link_loss(nw.from_matrix(swinging), 0.2), "M-1")

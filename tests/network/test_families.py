@@ -94,7 +94,7 @@ def test_drawn_networks_are_connected_and_repeatable(kind, seed):
             assert all(sum(j < i for j in links[i]) == {9: 1, 20: 3}[net.m] for i in range(4, net.m))
 
 
-def test_erdos_renyi_draws_every_link_with_probability_p():
+def test_links_are_drawn_as_often_as_each_family_says():
     m, p, repeats = 6, 0.4, 300
     nets = [nw.erdos_renyi(m, p, directed=True, seed=seed, connected=False) for seed in range(repeats)]
     links = np.sum([nw.to_scipy(net).toarray() > 0 for net in nets], axis=0)[~np.eye(m, dtype=bool)]
@@ -103,9 +103,6 @@ def test_erdos_renyi_draws_every_link_with_probability_p():
     assert 0.6 < z.std() < 1.5
     assert same(nw.erdos_renyi(30, 1, weights="uniform").graph, nw.complete(30, weights="uniform").graph)
     assert not nw.erdos_renyi(50, 1e-15, connected=False).graph.mask.any()
-
-
-def test_small_worlds_are_nearly_circulant_and_preferred_nodes_are_hubs():
     ring = set(nw.to_networkx(nw.circulant(200, [1, 2])).edges())
     small = set(nw.to_networkx(nw.watts_strogatz(200, 4, 0.05)).edges())
     assert 0.02 < 1 - len(ring & small) / 400 < 0.1

@@ -53,13 +53,10 @@ def test_a_base_graph_of_small_factors_has_a_round_for_each(factors):
     assert len(of_period(nw.base_graph(math.prod(factors), 3))) <= max(1, len(factors))
 
 
-def test_a_one_peer_hypercube_flips_one_bit_in_every_round():
+def test_a_one_peer_hypercube_flips_one_bit_in_every_round_and_base_graphs_have_their_lengths():
     for t, W in enumerate(of_period(nw.base_graph(8))):
         np.testing.assert_array_equal(W, (np.eye(8) + np.eye(8)[np.arange(8) ^ (1 << t)]) / 2)
-
-
-def test_lengths_of_base_graphs():
-    """By hand: those of the largest part, one exchange, and those of its groups; 6 is 3 at first, and then 2."""
+    # By hand: those of the largest part, one exchange, and those of its groups; 6 is 3 at first, and then 2.
     for m, k, length in [(5, 1, 5), (6, 1, 4), (7, 2, 4), (7, 3, 3), (25, 1, 9), (25, 4, 2)]:
         assert len(of_period(nw.base_graph(m, k))) == length
 

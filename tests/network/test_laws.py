@@ -106,7 +106,7 @@ def test_buckets_multiply_by_the_matrix(name):
     assert nw.summary(graph).mix_slots == graph.buckets.slots
 
 
-def test_widths_are_few_and_close_to_the_degree():
+def test_widths_are_few_and_close_to_the_degree_and_buckets_are_built_where_they_pay():
     degree = np.arange(1, 100_001)
     width = sums.bucket_widths(degree, 90_000)
     assert (width[:90_000] >= degree[:90_000]).all()
@@ -114,9 +114,6 @@ def test_widths_are_few_and_close_to_the_degree():
     few = {f * 2**k for f in (1, 3) for k in range(20)}
     assert set(width.tolist()) == {size for size in few if size < 90_000} | {90_000}
     assert sums.bucket_widths(np.array([0]), 3) == [1]
-
-
-def test_buckets_are_built_on_request_and_where_they_pay():
     asked, hub = nw.ring(5, format="buckets").graph, nw.barabasi_albert(300, 2).graph
     nw.check_graph(asked)
     assert same(asked, nw.bucketed(nw.ring(5, format="padded").graph))

@@ -62,10 +62,6 @@ def test_periodic_networks_take_turns_and_have_the_common_format():
         assert nw.periodic(mixed).graphs.format == "padded"
 
 
-def test_erdos_renyi_rounds_are_the_links_of_the_complete_network():
-    assert same(rounds(nw.erdos_renyi_rounds(6, 0.4), KEYS()), rounds(SEQUENCES["links"], KEYS()))
-
-
 def test_choices_follow_their_probabilities():
     nets = [nw.complete(3), nw.ring(3, directed=True), nw.star(3), nw.complete(3)]
     chance = [0.0, 0.2, 0.5, 0.3]
@@ -100,6 +96,7 @@ def test_links_are_up_with_probability_p_and_independently():
     correlation = np.corrcoef(links.T)[np.triu_indices(links.shape[1], 1)] * np.sqrt(COUNT)
     assert np.abs(correlation).max() < 4
     np.testing.assert_array_equal(up, up.swapaxes(1, 2))
+    assert same(rounds(nw.erdos_renyi_rounds(6, 0.4), KEYS()), rounds(SEQUENCES["links"], KEYS()))
     base = nw.circulant(6, [1, 3])  # and a link does not depend on the others, nor on the padding of the table
     for net in (base, replace(base, graph=nw.pad(base.graph, 6))):
         some = matrices(rounds(nw.random_links(net, p), KEYS())) > 0

@@ -60,7 +60,7 @@ def test_a_run_that_needs_more_times_than_a_trace_has_is_refused():
     check_traces(nw.timed(edges, nw.time_trace(MEASURED, cycle=True)), 6)
 
 
-def test_a_response_is_computing_latency_and_the_bits():
+def test_a_response_is_computing_latency_and_the_bits_and_slow_nodes_are_slow_in_all_rounds():
     slow = [1.0, 1.0, 4.0, 1.0, 1.0, 1.0]
     net = nw.timed(RING(), nw.FixedTime(2.0), latency=nw.FixedTime(0.5), bandwidth=100.0, slowness=slow)
     timing = of_run(net, 50)
@@ -68,9 +68,6 @@ def test_a_response_is_computing_latency_and_the_bits():
     np.testing.assert_allclose(timing.travel, 1.0)
     assert np.min(timing.response) == 3.0
     assert isinstance(nw.timed(RING(), nw.FixedTime(2.0), bandwidth=10**11).bandwidth, float)  # no int32 holds it
-
-
-def test_slow_nodes_are_slow_in_all_rounds_of_a_run():
     net = nw.timed(RING(), nw.FixedTime(1.0), slowness=nw.ParetoTime(1.0, 1.0))
     one, other = (rounds(nw.in_run(net, jax.random.key(run), 0), KEYS()).timing.compute for run in (1, 2))
     np.testing.assert_array_equal(one, np.broadcast_to(one[0], one.shape))

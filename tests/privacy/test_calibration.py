@@ -49,15 +49,12 @@ def test_the_number_of_releases_is_the_last_that_fits():
         assert epsilon(event, found, 1e-5, **options) <= 1.0 < epsilon(event, found + 1, 1e-5, **options)
 
 
-def test_the_number_of_releases_agrees_with_closed_forms():
+def test_the_number_of_releases_agrees_with_closed_forms_and_other_targets_are_refused():
     one = analytic_gaussian(1.0, 1e-5).multiplier
     assert most_releases(GaussianEvent(1.0005 * one * math.sqrt(5)), 1.0, 1e-5) == 5
     assert most_releases(LaplaceEvent(10.0), 1.05, 1e-14) == 10
     assert most_releases(GaussianEvent(0.5), 1.0, 1e-5) == 0
     assert most_releases(GaussianEvent(1e9), 1.0, 1e-5, most=1000) == 1000
-
-
-def test_targets_that_make_no_sense_are_refused():
     right: dict[str, Any] = {"kind": "gaussian", "epsilon": 1.0, "delta": 1e-5, "releases": 1}
     wrong = {"kind": "uniform"}, {"epsilon": 0.0}, {"epsilon": 1e101}, {"delta": 1.0}, {"releases": 0}
     each_refused(noise_multiplier, *wrong, **right)

@@ -105,16 +105,13 @@ def test_levels_add_up_to_one_discrete_gaussian():
     assert np.abs(found - probabilities(exact.spread(2), len(found) // 2)).sum() < 2e-12
 
 
-def test_noise_has_the_spread_that_it_says_and_costs_little_more():
+def test_noise_has_the_spread_that_it_says_on_one_grid_whatever_it_is_added_to():
     mechanism, n = ExactGaussian(2.0), 2**18
     noisy = np.asarray(jax.jit(mechanism.add)(KEY(), jnp.zeros(n), 0.5), np.float64)
     scale = mechanism.scale(n)
     assert abs(noisy.std() / (0.5 * scale) - 1) < 4 / math.sqrt(2 * n)
     assert 2.0 < scale < 2.0 * 1.0102
-
-
-def test_all_that_is_released_lies_on_one_grid_whatever_it_is_added_to():
-    """The bits of floating-point noise depend on what it is added to; these are whole numbers times gamma."""
+    # The bits of floating-point noise depend on what it is added to; these are whole numbers times gamma.
     mechanism, n = ExactGaussian(50.0), 12
     add = jax.jit(jax.vmap(mechanism.add, (0, None, None)))
     keys = jax.random.split(KEY(), 500)
@@ -124,9 +121,6 @@ def test_all_that_is_released_lies_on_one_grid_whatever_it_is_added_to():
     for world in worlds:
         whole = np.round(world / np.float32(step)).astype(np.float32)
         np.testing.assert_array_equal(whole * np.float32(step), world)
-
-
-def test_a_sensitivity_that_makes_no_steps_shows_nothing():
     for sensitivity in (np.nan, 0.0, 1e-44, 1e-36):
         assert np.isnan(ExactGaussian(1.0).add(KEY(), jnp.arange(5.0) / 3, jnp.float32(sensitivity))).all()
 

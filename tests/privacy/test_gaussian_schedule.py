@@ -48,14 +48,11 @@ def test_it_is_stored_and_compared():
         ledger(event).check_same(ledger(GaussianSchedule.of([0.5, 0.6, 0.9])))
 
 
-def test_runs_add_up_by_their_squares():
+def test_runs_add_up_by_their_squares_and_a_budget_allows_no_more_than_are_scheduled():
     one, other = ledger(GaussianSchedule.of([0.3, 0.5, 0.6])), ledger(GaussianEvent(4.0), (9, 1))
     wanted = max(0.5**2 + 9 / 16, 0.6**2 + 1 / 16)
     assert total_epsilon([one, other], 1e-5) == pytest.approx(gaussian_epsilon(math.sqrt(wanted), 1e-5))
     assert total_epsilon([one, one], 1e-5) == pytest.approx(gaussian_epsilon(math.sqrt(2) * 0.6, 1e-5))
-
-
-def test_a_budget_allows_no_more_than_are_scheduled():
     event = GaussianSchedule.of([0.3, 0.3, 0.3, 2.0])
     assert most_releases(event, 100.0, 1e-5) == 4
     assert most_releases(event, epsilon(event, 3, 1e-5), 1e-5) == 3

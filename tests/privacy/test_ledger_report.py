@@ -66,7 +66,7 @@ def test_few_releases_from_few_records_may_be_the_worst():
     assert ledger(None, np.array([100, 20]), np.array([1000, 20])).worst(1e-5)[0] == 0
 
 
-def test_the_ledger_counts_for_a_node_what_the_accountant_does():
+def test_the_ledger_counts_what_the_accountant_does_and_limits_are_the_last_number_that_fits():
     told = ledger()
     for node in range(3):
         sampled = told.sampled(node)
@@ -75,9 +75,6 @@ def test_the_ledger_counts_for_a_node_what_the_accountant_does():
         assert told.epsilon(node, 1e-5) == epsilon(GaussianEvent(3.0), int(RELEASES[node]), 1e-5, sampled=sampled)
     assert told.epsilon(2, 1e-5) == 0.0
     assert ledger(event=None).epsilon(0, 1e-5) == math.inf
-
-
-def test_limits_are_the_last_number_of_releases_that_fits():
     told = ledger(Sampling("subset", 40), records=np.array([50, 100, 50]))
     limits = told.limits(1.2, 1e-3)
     assert limits[0] == limits[2] < limits[1]

@@ -55,15 +55,12 @@ def test_every_row_has_its_own_sensitivity_and_key_under_vmap(make, law):
     assert not np.isclose(rows[1] - 1, (rows[2] - 1) / 10).any()
 
 
-def test_an_event_says_how_much_noise_in_which_norm():
+def test_an_event_says_how_much_noise_in_which_norm_and_what_is_no_mechanism_is_refused():
     for given in (2.5, jnp.float32(2.5)):
         assert (Gaussian(given).event(), Laplace(given).event()) == (GaussianEvent(2.5), LaplaceEvent(2.5))
     assert isinstance(Gaussian(jnp.float32(2.5)).event().noise_multiplier, float)
     assert (GaussianEvent.kind, LaplaceEvent.kind) == ("gaussian", "laplace")
     assert (Gaussian.norm, Laplace.norm) == ("l2", "l1")
-
-
-def test_what_is_no_mechanism_is_refused():
     for multiplier in (0.0, -1.0, float("nan"), float("inf"), None, "1"):
         for make in (Gaussian, Laplace):
             with refused(multiplier=multiplier):

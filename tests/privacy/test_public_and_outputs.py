@@ -55,17 +55,14 @@ def test_all_names_may_be_declared_and_others_are_refused():
     assert PROBLEMS("classification", m=4, public="holdout, standardise").build().public == ("holdout", "standardise")
 
 
-def test_a_stop_rule_on_data_leaves_no_epsilon():
+@pytest.mark.filterwarnings("ignore:Not tuned")
+def test_a_stop_rule_on_data_leaves_no_epsilon_and_is_refused_where_one_is_asked_for():
     how = {"stop": jdfl.objective_below(-1.0), "every": 2}
     found = run(**how)
     with refused("stop rule"):
         account(found)
     # the noise is that of a run without the rule, so that one may go on as the other
     assert run(steps=4, every=2, resume=found).rounds == 4
-
-
-@pytest.mark.filterwarnings("ignore:Not tuned")
-def test_a_stop_rule_on_data_is_refused_before_there_is_a_run():
     how = {"steps": 3, "stop": jdfl.objective_below(-1.0)}
     asked = how | {"epsilon": 1e6}
     for ask in (

@@ -29,16 +29,13 @@ def spread(least, most, count, seed=0):
     return LaplaceSchedule(tuple(np.exp(draw.uniform(math.log(least), math.log(most), count)).tolist()))
 
 
-def test_a_schedule_is_a_value_with_noise_in_every_release():
+def test_a_schedule_is_a_value_with_noise_in_every_release_and_no_more_are_refused():
     one = LaplaceSchedule((0.5, 2.0))
     assert {one} == {LaplaceSchedule((0.5, 2.0))} != {LaplaceSchedule((2.0, 0.5))}
     assert (one.kind, one.noise_multiplier) == ("laplace", 0.5)
     for multipliers in ((), (1.0, 0.0), (math.nan,), (math.inf,)):
         with refused("multipliers"):
             LaplaceSchedule(multipliers)
-
-
-def test_more_releases_than_are_scheduled_and_samples_are_refused():
     event = LaplaceSchedule((1.0, 2.0))
     for door in (epsilon, epsilon_rdp):
         each_refused(door, {"releases": 3}, {"sampled": Sampled("subset", 1, 2)}, event=event, releases=2, delta=1e-5)

@@ -20,14 +20,11 @@ def test_what_is_said_of_a_step(name):
     assert (told == "counted") == (why == "")
 
 
-def test_paths_agree_with_the_guarantee():
+def test_paths_agree_with_the_guarantee_and_counts_are_those_of_the_releases():
     for name in ("the tutorial's step", "a tenth of the sensitivity", "noise drawn again"):
         told = jdfl.paths(algorithm(name), regression(0), ALONE, steps=2)["message model"]
         assert (told == "") == (STEPS[name][0] == "counted")
-
-
-def test_counts_are_those_of_the_releases():
-    """A node that is not selected releases nothing, and local steps are counted one by one."""
+    # A node that is not selected releases nothing, and local steps are counted one by one.
     for name, each in (("three local steps", [3, 3]), ("one node at a time", [1, 0])):
         made = jdfl.run(algorithm(name), regression(0), ALONE, steps=1, metrics=[])
         assert made.releases.tolist() == each

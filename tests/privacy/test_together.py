@@ -49,15 +49,12 @@ def test_runs_that_are_not_alike_share_delta():
     assert total_epsilon(ledgers, DELTA) > max(total_epsilon([one], DELTA) for one in ledgers)
 
 
-def test_failures_of_what_enforces_the_sensitivity_add_up():
+def test_failures_add_up_and_other_splits_count_at_the_most_exposed_node():
     runs = [ledger(2.0, [3], failure=4e-6)] * 2
     assert total_epsilon(runs, DELTA) == gaussian_epsilon(np.sqrt(6 / 4), DELTA - 8e-6)
     assert total_epsilon(runs * 2, DELTA) == np.inf
     assert "no epsilon together at delta = 1e-05" in Together.of(runs * 2, DELTA).statement()
     assert Together.of(runs * 2, DELTA).as_dict()["epsilon"] is None
-
-
-def test_other_splits_count_at_the_most_exposed_node():
     runs = [ledger(2.0, [3, 1]), ledger(2.0, [1, 2, 5])]
     assert total_epsilon(runs, DELTA) == gaussian_epsilon(np.sqrt(8 / 4), DELTA)
     one = compact(ledger(1.0, [3, 9], batch=5))

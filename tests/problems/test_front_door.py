@@ -177,7 +177,7 @@ def test_wrong_input_is_refused_in_words_before_anything_is_compiled(door, wrong
         assert re.search(r"[.:)\]'] +[A-Z\"].*\.?$", got), f"no remedy: {text}"
 
 
-def test_a_missing_number_is_named_by_its_row_and_column():
+def test_a_missing_number_is_named_and_a_start_that_is_none_is_refused():
     named = pd.DataFrame(with_nan(X), columns=FRAME.columns)
     for data, place in (
         (named, "in column 'weight', row 7"),
@@ -186,9 +186,6 @@ def test_a_missing_number_is_named_by_its_row_and_column():
     ):
         with refused("nan", place):
             from_arrays(data, B, 5)
-
-
-def test_a_start_that_is_no_start_is_refused_or_warned_of():
     with refused("loss", "nan", "example 0 of node 0"):
         from_loss(lambda p, e: loss(p, e) + jnp.log(p["b"] - 1), START, BATCH)
     with refused("params", "random key"):

@@ -28,7 +28,7 @@ def rows(images):
     return sorted(image.tobytes() for image in np.asarray(images))
 
 
-def test_digits_are_eight_by_eight_and_each_is_at_one_node_or_in_the_test():
+def test_each_digit_is_at_one_node_or_in_the_test_and_all_nodes_begin_with_the_models_parameters():
     problem, data = digits(10), load("digits")
     check_problem(problem)
     parts = held(problem)
@@ -37,9 +37,6 @@ def test_digits_are_eight_by_eight_and_each_is_at_one_node_or_in_the_test():
     counts = np.bincount(np.concatenate([labels for _, labels in parts] + [problem.test[1]]))
     np.testing.assert_array_equal(counts, np.bincount(data.labels))
     assert not set(rows(problem.test[0])) & set(rows(np.concatenate([images for images, _ in parts])))
-
-
-def test_all_nodes_begin_with_the_models_parameters_share_its_split_and_are_as_unequal_as_is_told():
     one, same, other = (digits(4, init_seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.initial_params(), np.broadcast_to(one.model.init(1), (4, one.n)))
     np.testing.assert_array_equal(one.start, same.start)

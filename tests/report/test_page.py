@@ -104,7 +104,7 @@ def line(label: str, rows: int) -> pd.DataFrame:
     return pd.DataFrame({"label": label, "x": x, "mean": x**2, "low": x**2 - 1, "high": x**2 + 1})
 
 
-def test_a_chart_has_a_picture_for_every_pair():
+def test_a_chart_has_a_picture_for_every_pair_and_all_extremes_of_long_lines():
     frame = pd.concat([line("a", 20_000), line("b", 4)], ignore_index=True)
     frame.loc[2, "mean"] = float("inf")
     views = {(x, "consensus_error"): frame for x in ("round", "bytes")}
@@ -113,9 +113,6 @@ def test_a_chart_has_a_picture_for_every_pair():
     for picture in chart.pictures.values():
         assert set(re.findall(r'id="\w+-((?:line|band)-\d)"', picture)) == {"line-0", "band-0", "line-1", "band-1"}
         assert len(picture) < 100_000
-
-
-def test_of_long_lines_with_bands_all_extremes_are_drawn():
     long = line("a", 20_000).assign(low=0.0, high=1.0)
     long.loc[12_345, ["low", "high"]] = -3.0, 5.0
     shown = thinned(long)

@@ -61,10 +61,12 @@ def test_a_rule_that_combines_nobody_is_refused_with_the_largest_b_that_works():
         jdfl.RobustDSGD(rule=robust.TrimmedMean(b=1)).check(arrays(), STAR())
 
 
-def test_nodes_that_never_combine_a_message_are_named_in_the_result():
+def test_nodes_that_never_combine_a_message_are_named_and_rows_that_are_alike_count_as_combined():
     apart = nw.from_edges([(0, 1), (1, 2), (2, 3)], 5, connected=False)
     assert "1 of 5 nodes never combined" in "".join(jdfl.run(jdfl.DPSGD(), arrays(), apart, steps=2).warnings)
     assert "combined" not in "".join(jdfl.run(jdfl.LocalOnly(), arrays(), RING(), steps=2).warnings)
+    result = jdfl.run(jdfl.combined_by(jdfl.DPSGD(), robust.CoordinateMedian()), arrays(), nw.complete(5), steps=3)
+    assert result.communication_rounds.tolist() == [3] * 5
 
 
 @pytest.mark.parametrize("kind", ["far", "silent"])
@@ -79,11 +81,6 @@ def test_nodes_whose_rule_never_accepts_a_message_are_named_in_the_result(kind):
     assert (result.communication_rounds == 0).tolist() == same.tolist()
     assert same.sum() >= 4
     assert any("combined a message" in one for one in result.warnings)
-
-
-def test_rows_that_are_all_alike_count_as_combined():
-    result = jdfl.run(jdfl.combined_by(jdfl.DPSGD(), robust.CoordinateMedian()), arrays(), nw.complete(5), steps=3)
-    assert result.communication_rounds.tolist() == [3] * 5
 
 
 def test_a_rule_for_a_method_that_does_not_mix_or_has_one_is_refused():

@@ -151,15 +151,12 @@ def test_other_methods_are_attacked_too():
         assert one.final["objective"] != other.final["objective"]
 
 
-def test_any_method_takes_a_rule():
+def test_any_method_takes_a_rule_and_noise_is_still_claimed_under_attack():
     plain = jdfl.run(jdfl.EXTRA(lr=0.05), PROBLEM(), DENSE(), steps=4)
     same = jdfl.run(jdfl.combined_by(jdfl.EXTRA(lr=0.05), robust.Weighted()), PROBLEM(), DENSE(), steps=4)
     np.testing.assert_allclose(same.params, plain.params, rtol=1e-4, atol=1e-6)
     ruled = jdfl.combined_by(jdfl.CHOCO(lr=0.05), robust.CSPlus(b=1))  # of public copies
     assert run(ruled, robust.SignFlip(scale=1e6), [2], steps=4).ending == "steps"
-
-
-def test_noise_is_still_claimed_under_attack():
     noisy = jdfl.RobustDSGD(gradients=jdfl.Gradients(batch=2, clip=1.0, mechanism=jdfl.Gaussian(1.0)))
     for rule, claimed in ((robust.TrimmedMean(), True), (robust.ClippedGossip(), True), (robust.UBAR(), False)):
         given = replace(noisy, rule=rule)

@@ -126,7 +126,7 @@ def test_with_no_attacker_assumed_it_is_the_mean():
     np.testing.assert_allclose(found, np.broadcast_to(x.mean(axis=0), x.shape), atol=1e-6)
 
 
-def test_exchanges_sort():
+def test_few_neighbours_are_sorted_by_exchanges_and_many_otherwise():
     """By the 0-1 principle for small sizes, and random numbers for the others."""
     for size in (*range(1, 11), 16, 19, 33):
         zeros_and_ones = np.array([[(i >> j) & 1 for j in range(size)] for i in range(2 ** min(size, 10))])
@@ -135,9 +135,6 @@ def test_exchanges_sort():
         for i, j in exchanges(size):
             found[:, [i, j]] = np.sort(found[:, [i, j]], axis=1)
         np.testing.assert_array_equal(found, np.sort(rows, axis=1))
-
-
-def test_many_neighbours_are_sorted_otherwise():
     x = np.random.default_rng(0).standard_normal((80, 3))
     full = np.full((80, 80), 1 / 80)
     for rule in (robust.TrimmedMean(b=5), robust.CSPlus(b=5)):
