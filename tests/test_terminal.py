@@ -9,9 +9,12 @@ import sys
 
 import pytest
 
+from experiments import ledger
 from experiments.common import Row, grid
 from experiments.gallery import experiments
 from jdfl.base import terminal
+from jdfl.cli import flags_of, load_schema, main
+from jdfl.cli.helping import help_text
 from jdfl.lab.table import Cell, Grid, write
 from tests.docs.blocks import ROOT
 
@@ -22,6 +25,28 @@ NOISY = "--algorithm d-psgd --algorithm.clip 1 --algorithm.mechanism gaussian --
 def wide(text: str, columns: int = 80) -> list[str]:
     """Lines that do not fit, except for those of a single long word, such as a path."""
     return [line for line in text.splitlines() if len(line) > columns and " " in line.strip()]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_of_all_commands_and_kinds_and_tables_of_all_experiments_fit(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    known = load_schema()
+    for name, command in known["commands"].items():
+        assert wide(help_text(command, flags_of(name), []), columns) == [], name
+    run = known["commands"]["run"]
+    for flag in flags_of("run"):
+        for kind in flag.kinds:
+            asked = [f"--{flag.name}={kind}"]
+            assert wide(help_text(run, flags_of("run", *asked), asked), columns) == [], kind
+    for words in ("--help", "list --help", "completion --help", "list"):
+        assert main(words.split()) == 0
+        assert wide(capsys.readouterr().out, columns) == [], words
+    for path in sorted(ledger.RESULTS.glob("*.json")):
+        shown = grid(ledger.rows_of(path.stem))
+        text = write(shown, "text", "out/name.md")
+        assert wide(text, columns) == [], path.stem
+        vital = (row[place].text for row in shown.rows for place in shown.vital)
+        assert [cell for cell in vital if cell != "–" and cell.split(" (")[0] not in text] == [], path.stem
 
 
 def test_a_table_keeps_what_is_vital_and_counts_what_it_leaves_out(monkeypatch):
