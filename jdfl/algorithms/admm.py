@@ -223,7 +223,7 @@ class LTADMMVR(_LocalTraining):
         def local(here: Round, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             y, table, mean = carry
             chosen = _sample(self.batch, here)
-            data, part = jax.vmap(problem.take)(problem.data, chosen), jnp.take_along_axis(share, chosen, axis=1)
+            data, part = problem.some(chosen), jnp.take_along_axis(share, chosen, axis=1)
             old, new = table[at, chosen], problem.each(problem.example_gradients, y, data)
             v = _sums(part / jnp.sum(part, axis=1, keepdims=True), new - old) + mean
             y = y - self.lr * (v + jax.vmap(jax.grad(problem.regulariser))(y)) - away

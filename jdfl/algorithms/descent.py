@@ -100,6 +100,7 @@ def fits_one_kernel(gradients: Gradients, x: Array, round: Round) -> bool:
     graph, problem = round.graph, round.problem
     return (
         type(problem) is LinearRegression
+        and problem.blocks is None
         and one_round.fits(x, problem.data[0])
         and settings == (1, "example", "l2", "always")
         and gradients.clip is not None

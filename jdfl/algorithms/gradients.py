@@ -25,6 +25,7 @@ from jdfl.privacy.clipping import Clip, clipped, factor, stretch
 from jdfl.privacy.guarantee import NO_NOISE, Guarantee, Sampling
 from jdfl.privacy.mechanisms import Gaussian, Mechanism, check_mechanism, event_of, is_exact
 from jdfl.problems import Problem
+from jdfl.problems.base import drawn_once
 
 Sampler = Literal["replacement", "subset", "poisson", "epochs", "in order"]
 NOISE = Stream("gradients.noise", "private")
@@ -184,10 +185,11 @@ class Gradients:
     def _counted_gradient(self, w: Array, round: Round, part: slice | None) -> tuple[Array, Array | float]:
         """Clipped gradients of the current examples and the regulariser's gradient; without a clip their sum, and 0."""
         round.trace.grads = round.trace.grads + 1
-        lengths = round.prepared.gradients.lengths
+        known, weight = round.prepared.gradients.lengths, round.problem.weight
+        lengths = None if known is None else round.problem.cut(known)
         with one_pass.stored(self.batch is None and round.rows is None):
             clipped, rest = self.parted(round.problem, w, *self.sample(round), part, lengths=lengths)
-        data, weight = (round.problem.data, lengths), round.problem.weight
+        data = round.problem.data, known
         if self.clip is None:
             return marking.own(clipped, w, data, weight), rest
         bound = None if round.altered else self.bound
@@ -217,9 +219,10 @@ class Gradients:
         """
         problem = round.problem
         if self.batch is None:
-            return problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
+            return *problem.weighted_data, jnp.sum(problem.weight, axis=1)
         data, weight, total = sample(round, self.sampling, self.batch)
-        return jax.vmap(problem.varied)(round.keys(_VARIED, round.local_step), data), weight, total
+        keys = round.keys(_VARIED, round.local_step)
+        return problem.per_example(problem.varied, keys, data), weight, total
 
     def exact(self, *given: Any, **known: Any) -> Array:
         """Clipped gradients [b, n] of nodes without noise, for the arguments of `parted`."""
@@ -475,14 +478,25 @@ def sample(round: Round, sampling: Sampler, batch: int) -> tuple[Any, Array, Arr
     keys = round.keys(_BATCH, round.local_step)
     share = batch / problem.sizes.astype(weight.dtype)
     if sampling == "poisson":
-        taken = jax.vmap(lambda key, p: jax.random.bernoulli(key, p, weight.shape[1:]))(keys, share)
-        return data, jnp.where(taken, weight, 0.0), total * share
+
+        def taken(key: Array, p: Array, weight: Array) -> Array:
+            return jnp.where(jax.random.bernoulli(key, p, weight.shape), weight, 0.0)
+
+        return data, problem.per_example(taken, keys, share, problem.cut(weight)), total * share
     if sampling in ("epochs", "in order"):
         place = _turn(round, batch, round.prepared.gradients.order if sampling == "epochs" else None)
-        data, weight = jax.vmap(problem.take)(data, place), jnp.take_along_axis(weight, place, axis=1)
-        return data, weight, jnp.sum(weight, axis=1)
-    draw = problem.subset if sampling == "subset" else problem.minibatch
-    data, weight = jax.vmap(draw, (0, 0, 0, None))(keys, data, weight, batch)
+        weight = jnp.take_along_axis(weight, place, axis=1)
+        return problem.some(place), weight, jnp.sum(weight, axis=1)
+    if problem.blocks is None:
+        draw = problem.subset if sampling == "subset" else problem.minibatch
+        data, weight = jax.vmap(draw, (0, 0, 0, None))(keys, data, weight, batch)
+    elif sampling == "subset":
+        place = problem.each(lambda key, weight: drawn_once(key, weight, batch), keys, problem.cut(weight))
+        data, weight = problem.some(place), jnp.take_along_axis(weight, place, axis=1)
+    else:  # examples come before padding
+        sizes = problem.sizes
+        place = jax.vmap(lambda key, size: jax.random.randint(key, (batch,), 0, size, jnp.int32))(keys, sizes)
+        data, weight = problem.some(place), jnp.take_along_axis(weight, place, axis=1)
     return data, weight, jnp.sum(weight, axis=1) if sampling == "replacement" else total * share
 
 

@@ -101,7 +101,8 @@ class PrivSGPVR(PushSums):
 
         round.trace.grads = round.trace.grads + 1
         used = x, problem.data, problem.weight, state.table
-        h, table = marking.own(problem.each(corrected, *used, round.keys(_EXAMPLE)), used)
+        rows = x, *problem.weighted_data, problem.cut(state.table), round.keys(_EXAMPLE)
+        h, table = marking.own(problem.each(corrected, *rows), used)
         h, whole = shortened(self.gradients, h), replace(self.gradients, batch=None)  # the table has all examples
         if whole.mechanism is not None:
             h = round.noisy(whole.mechanism, h, whole.sensitivities(problem), NOISE, whole.guarantee)

@@ -29,7 +29,10 @@ _PLAIN = (
     "guarantee), where x is what gradients.without_noise returns, and the other two are those of the same gradients."
 )
 # how a problem's records are taken
-_TAKING = ["each", "spread", "take", "subset", "minibatch", "nodes", "local", "varied", "feature_lengths", "sizes"]
+_TAKING = [
+    *("each", "_each", "per_example", "some", "cut", "weighted_data", "padded", "spread", "take", "subset"),
+    *("minibatch", "nodes", "local", "varied", "feature_lengths", "sizes"),
+]
 _OWN = ("gradient", "example_gradients", "slopes")  # methods of a problem that may look elsewhere
 _RECORDS = ("data", "weight", "test", "optimum", "truth", "curvature")  # of a problem
 _LOCAL = "they contain values without noise"
@@ -298,7 +301,7 @@ def values(problem: Problem) -> list[Value]:
         name = getattr(path[0], "name", "")
         if name in ("data", "weight"):
             return RECORDS if name == "data" else WEIGHTS
-        known = name != "optimum" and (not np.ndim(leaf) or name in public)
+        known = name == "blocks" or (name != "optimum" and (not np.ndim(leaf) or name in public))
         return Value() if known else Value(Label.RAW, own=name == "curvature")
 
     return [value(path, leaf) for path, leaf in jax.tree.leaves_with_path(problem)]

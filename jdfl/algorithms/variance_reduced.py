@@ -142,7 +142,8 @@ class GTSAGA(Reduced):
         def gradients(w: Array, data: Any, chosen: Array) -> Array:
             return problem.example_gradients(w, problem.take(data, chosen))
 
-        chosen, here = jax.vmap(some)(round.keys(_EXAMPLES), problem.weight), jnp.arange(round.m)[:, None]
+        chosen = problem.each(some, round.keys(_EXAMPLES), problem.cut(problem.weight))
+        here = jnp.arange(round.m)[:, None]
         new = problem.each(gradients, x, problem.data, chosen)
         change = jnp.sum(_shares(problem)[here, chosen][:, :, None] * (new - table[here, chosen]), axis=1)
         factor = (problem.sizes / self.batch).astype(x.dtype)[:, None]  # for an unbiased estimate

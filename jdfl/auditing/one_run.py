@@ -151,7 +151,7 @@ def audit_one_run(
     Raises ValueError for algorithms without such noise or clip, for guarantees of whole nodes, for invalid settings,
     and for runs that do not stay finite.
     """
-    began, network = time.perf_counter(), stepping.paired(problem, network)
+    began, network, problem = time.perf_counter(), stepping.paired(problem, network), problem.padded()
     program = check_run(algorithm, problem, network, steps, 1, None)
     seed, clip = typed_key(key), Limit.of(algorithm).clip
     check_level(confidence)

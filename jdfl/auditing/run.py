@@ -213,7 +213,7 @@ def audit(
         raise ValueError(f"Expected a folder for what is tried again, got retry = {retry!r} without one.")
     checks.integer(0, retry=retry)
     place = None if folder is None else Path(arguments.argument("folder", folder, str | Path))
-    began, network = time.perf_counter(), stepping.paired(problem, network)
+    began, network, problem = time.perf_counter(), stepping.paired(problem, network), problem.padded()
     program = check_run(algorithm, problem, network, steps, 1, None)
     checks.integer(100, remedy="Half of the runs see each world, and half of these are used for testing.", runs=runs)
     remedy = "It is one of the problem's nodes; the id of a name is problem.node_names.index(name)."

@@ -59,7 +59,9 @@ class Layout:
         place = np.minimum(np.arange(held), self.count - 1)
         if held == self.count:
             return tree
-        return rows.map(lambda x: x if isinstance(x, processes.Portion) else jnp.asarray(x)[place], tree)
+        return rows.map(
+            lambda x: x if isinstance(x, processes.Portion) or x.shape[0] != self.count else jnp.asarray(x)[place], tree
+        )  # other rows are dealt out
 
     def put(self, rows: Rows, tree: Any) -> Any:
         """The tree's arrays on the devices: each device has its own of the rows [D m, ...], and everything else."""

@@ -78,13 +78,13 @@ def suboptimality(w: Array, problem: Problem) -> Array:
         return objective(w, problem) - jnp.asarray(best.value, w.dtype)
     step, at = nodes.mean(best.step(w)), best.head(w.dtype)
     if best.gradient is None or not hasattr(problem, "divergences"):
-        return nodes.mean(problem.each(partial(_gap, problem, at, step), problem.data, problem.weight))
+        return nodes.mean(problem.each(partial(_gap, problem, at, step), *problem.weighted_data))
 
     def beyond(data: Any, weight: Array) -> Array:
         return jnp.sum(cast(Any, problem).divergences(at, step, data) * weight) / jnp.sum(weight)
 
     tangent = jnp.dot(jnp.asarray(best.gradient, w.dtype), step, precision=HIGHEST)
-    return nodes.mean(problem.each(beyond, problem.data, problem.weight)) + problem.regulariser(step) + tangent
+    return nodes.mean(problem.each(beyond, *problem.weighted_data)) + problem.regulariser(step) + tangent
 
 
 def _gap(problem: Problem, at: Array, step: Array, data: Any, weight: Array) -> Array:
@@ -208,8 +208,15 @@ def class_accuracies(w: Array, problem: Problem) -> tuple[Array, Array]:
     if problem.personal:
         found = problem.each(one, personal(w, problem), problem.data)
     else:
-        found = one(average(w), jax.tree.map(nodes.first, problem.data))[None]
+        found = one(average(w), _first_data(problem))[None]
     return found, size / jnp.sum(size)
+
+
+def _first_data(problem: Problem) -> Any:
+    """The data of the first node of all, leaves [q, ...]."""
+    if problem.blocks is None:
+        return jax.tree.map(nodes.first, problem.data)
+    return jax.tree.map(lambda leaf: nodes.first(leaf[None]), problem.local(0)[0])
 
 
 def accuracy(w: Array, problem: Problem) -> Array:
@@ -242,14 +249,14 @@ def accuracy_local(w: Array, problem: Problem) -> Array:
         right = replace(problem, test=data).predict(w_i, data) == data[1].astype(jnp.int32)
         return jnp.dot(right.astype(weight.dtype), weight, precision=HIGHEST) / jnp.sum(weight)
 
-    return nodes.mean(problem.each(one, w, problem.data, problem.weight))
+    return nodes.mean(problem.each(one, w, *problem.weighted_data))
 
 
 def test_loss(w: Array, problem: Problem) -> Array:
     """The mean loss [] of the test examples without penalty, at the average parameters or on average over the nodes."""
     if problem.personal:
         return nodes.mean(problem.each(problem.test_loss, personal(w, problem), problem.data))
-    return problem.test_loss(average(w), jax.tree.map(nodes.first, problem.data))
+    return problem.test_loss(average(w), _first_data(problem))
 
 
 def mean_model_objective(w: Array, problem: Problem) -> Array:
@@ -276,8 +283,12 @@ def label_shares(problem: Problem, classes: int) -> Array:
 
     Labels are whole numbers from 0 to below `classes`, and every node of the `problem` has a labelled example.
     """
-    labels, here = problem.data[1].astype(jnp.int32), (problem.weight > 0).astype(problem.dtype)
-    count = jax.vmap(lambda label, one: jnp.zeros((classes,), one.dtype).at[label].add(one))(labels, here)
+
+    def counts(labels: Array, weight: Array) -> Array:
+        here = (weight > 0).astype(weight.dtype)
+        return jnp.zeros((classes,), weight.dtype).at[labels.astype(jnp.int32)].add(here)
+
+    count = problem.each(counts, problem.data[1], problem.weighted_data[1])
     return count / jnp.sum(count, axis=1, keepdims=True)
 
 

@@ -29,6 +29,7 @@ from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.links import Sizes, in_run
 from jdfl.network.sums import halo
 from jdfl.problems import Problem
+from jdfl.problems.ragged import dealt
 
 COPIES = 1000  # of [M, n], in addition to one per node, that no state is expected to exceed
 _REMEDY = "Use fewer nodes, fewer parameters or a device with more memory."
@@ -58,7 +59,10 @@ class Sliced:
 
 def placed(setting: stepping.Setting, mesh: Mesh) -> tuple[stepping.Setting, Layout]:
     """The setting with its arrays on a mesh of `mesh_of`, and the layout for the loop's functions."""
-    setting = replace(setting, network=shared(setting.network, mesh.size))
+    count, every = setting.problem.m, nodes.per_device(setting.problem.m, mesh.size) * mesh.size
+    place = np.minimum(np.arange(every), count - 1).reshape(mesh.size, -1)
+    problem = dealt(setting.problem, place)
+    setting = replace(setting, problem=problem, network=shared(setting.network, mesh.size))
     layout = laid_out(setting, mesh)
     return layout.put(layout.begin, replace(layout.widened(layout.begin, setting), network=setting.network)), layout
 
@@ -74,7 +78,7 @@ def laid_out(setting: stepping.Setting, mesh: Mesh) -> Layout:
     flags: Any = replace(
         jax.tree.map(lambda _: False, setting),
         program=struct.per_node(setting.program),
-        problem=nodes.with_rows(type(setting.problem).nodes, setting.problem),
+        problem=_rows(setting.problem),
         network=jax.tree.map(lambda x: isinstance(network, Static) and np.ndim(x) > 0, network),
         node=True,
         limit=None if setting.limit is None else True,
@@ -85,6 +89,14 @@ def laid_out(setting: stepping.Setting, mesh: Mesh) -> Layout:
     program, carry = nodes.rows_in(some, more)
     ready = Rows.of(replace(flags, program=program))
     return Layout(mesh, count, begin, ready, Rows.of(program), Rows.of(carry))
+
+
+def _rows(problem: Problem) -> Any:
+    """Flags of the problem's arrays that have a row for every node."""
+    flags = nodes.with_rows(type(problem).nodes, problem)
+    if problem.blocks is None:
+        return flags
+    return replace(flags, **jax.tree.map(lambda _: True, {"data": problem.data, "blocks": problem.blocks}))
 
 
 def _started(setting: stepping.Setting, rows: Rows, size: int) -> tuple[Any, Any]:
@@ -126,7 +138,8 @@ def require_memory(algorithm: Algorithm, problem: Problem, network: Network, dev
         return
     batch = getattr(getattr(algorithm, "gradients", None), "batch", None)
     if isinstance(batch, int) and batch > problem.weight.shape[1]:  # copies of `batch` examples of every node
-        each = batch * max(1, memory.size_of(problem.data) // problem.weight.size)
+        stored = problem.weight.size if problem.blocks is None else problem.blocks.stored
+        each = batch * max(1, memory.size_of(problem.data) // stored)
         what = {f"batches of {batch} examples": m * each}
         memory.require(what, room // each, m, "Use a smaller batch, or fewer nodes.", room)
     if array_bytes(problem) * (COPIES + m) + activation_bytes(algorithm, problem, m) <= room:

@@ -19,6 +19,7 @@ from jdfl.engine.metrics import Metric
 from jdfl.engine.stepping import Setting, nameless, paired
 from jdfl.network import Graph, Network, pad
 from jdfl.problems import Problem
+from jdfl.problems.ragged import alike
 from jdfl.store.files import read_arrays, write_arrays
 from jdfl.store.jobs import Jobs, name_of
 
@@ -130,6 +131,8 @@ def _of_equal_shapes(trials: Sequence[Trial]) -> list[Trial]:
     """The trials with padded examples and padded tables."""
     problems = {id(one.problem): one.problem for one in trials}
     networks = {id(one.network): one.network for one in trials}
+    if any(problem.blocks is not None for problem in problems.values()):
+        problems = dict(zip(problems, alike(list(problems.values()))))
     q = max(problem.weight.shape[1] for problem in problems.values())
     problems = {name: _with_examples(problem, q) for name, problem in problems.items()}
     parts = jax.tree.leaves(list(networks.values()), is_leaf=_is_graph)

@@ -23,6 +23,7 @@ from jdfl.base.names import Names, names_of
 from jdfl.devices.processes import held, portion
 from jdfl.problems import about
 from jdfl.problems.about import About
+from jdfl.problems.ragged import Blocks, any_ragged, is_ragged
 
 # As in jdfl.privacy.DERIVED:
 PUBLIC = ("standardise", "holdout", "partition", "curvature", "start", "constants", "tuning", "stop")
@@ -67,7 +68,7 @@ class Problem(Described):
     `gradients` take w [m, n]). What a problem lacks raises TypeError, `check_data` and `check_test` raise ValueError.
     """
 
-    data: Any  # pytree of arrays [m, q, ...]
+    data: Any  # pytree of arrays [m, q, ...], or of `Ragged` ones
     weight: Array  # [m, q] float, 0 = padding
     curvature: Array  # [m] lambda_max of the data part of the Hessian of f_i (a bound on it where it varies)
     truth: Array | None = None  # [n] the generating parameters, where they are known
@@ -79,6 +80,7 @@ class Problem(Described):
     derived: tuple[str, ...] = struct.field(pytree_node=False, default=())  # from all records, see `declared`
     public: tuple[str, ...] = struct.field(pytree_node=False, default=())  # see `declared`
     about: About = struct.field(pytree_node=False, default=About())  # names and words, without any effect
+    blocks: Blocks | None = None  # the nodes of the rows of `Ragged` data; None: data are arrays [m, q, ...]
 
     @property
     def m(self) -> int:
@@ -133,9 +135,44 @@ class Problem(Described):
     def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
         """`function` of every node's rows of `stacked`, leaves [m, ...]: its results, stacked again.
 
-        Use it instead of `jax.vmap` over nodes: problems whose nodes take much memory compute a few at a time here.
+        Use it instead of `jax.vmap` over nodes: problems whose nodes take much memory compute a few at a time here, and
+        `Ragged` arguments, such as `data` and `weighted_data` of nodes of very different sizes, are computed in blocks
+        of nodes with similar sizes. Results that have a row for every example are padded with zeros to q rows then.
         """
+        if self.blocks is None or not any_ragged(stacked):
+            return self._each(function, *stacked)
+        return self.blocks.each(self._each, function, stacked)
+
+    def _each(self, function: Callable[..., Any], *stacked: Any) -> Any:
         return jax.vmap(function)(*stacked)
+
+    @property
+    def weighted_data(self) -> tuple[Any, Any]:
+        """The data and weights of all nodes, as `each` takes them for functions of both."""
+        return self.data, self.cut(self.weight)
+
+    def cut(self, x: Any) -> Any:
+        """An array with a row for every example, x [m, q, ...], in the form of `data`: `Ragged` where these are."""
+        return x if self.blocks is None else self.blocks.cut(x)
+
+    def per_example(self, function: Callable[..., Any], *stacked: Any) -> Any:
+        """`function` of every node's rows, with results for each of its examples: `Ragged` where arguments are."""
+        if self.blocks is None or not any_ragged(stacked):
+            return jax.vmap(function)(*stacked)
+        return self.blocks.per_example(function, stacked)
+
+    def some(self, chosen: Array) -> Any:
+        """The examples, leaves [m, b, ...], at the positions chosen [m, b] of every node's data; see `take`."""
+        if self.blocks is None:
+            return jax.vmap(self.take)(self.data, chosen)
+        return self.blocks.each(lambda take, *rows: jax.vmap(take)(*rows), self.take, (self.data, chosen))
+
+    def padded(self) -> Self:
+        """The same problem with data of arrays [m, q, ...], padded with zeros, for code that reads them."""
+        if self.blocks is None:
+            return self
+        data = jax.tree.map(self.blocks.padded, self.data, is_leaf=is_ragged)
+        return replace(self, data=data, blocks=None)
 
     def local(self, i: Array | np.ndarray | int) -> tuple[Any, Array]:
         """The data (leaves [q, ...]) and weights [q] of node i [], or of several i [b]; ids out of range are clipped.
@@ -143,10 +180,16 @@ class Problem(Described):
         `value` and `gradient` take the data of one node. For several nodes leaves are [b, q, ...] and weights [b, q],
         for `jax.vmap`. Padded examples are included, with weight 0.
         """
-        return jax.tree.map(lambda leaf: leaf[i], (self.data, self.weight))
+        if self.blocks is None:
+            return jax.tree.map(lambda leaf: leaf[i], (self.data, self.weight))
+        blocks = self.blocks
+        return jax.tree.map(lambda leaf: blocks.rows(leaf, i), self.data, is_leaf=is_ragged), self.weight[i]
 
     def some_node(self) -> Any:
         """The data of one node, leaves [q, ...]: the first node whose data this process has."""
+        if self.blocks is not None:
+            rows = self.blocks.host_rows
+            return jax.tree.map(lambda leaf: jnp.asarray(next(rows(leaf))), self.data, is_leaf=is_ragged)
         one = jax.tree.map(lambda leaf: leaf[:1] if isinstance(leaf, np.ndarray) else leaf, held(self.data))
         return _first(one)
 
@@ -156,12 +199,7 @@ class Problem(Described):
         Only examples of positive weight are drawn. One may occur several times, so such samples do not amplify privacy
         unless their size is 1. For distinct examples use `subset`.
         """
-        if weight.shape[0] == 1:
-            chosen = jnp.zeros((size,), jnp.int32)
-        else:
-            real = jnp.cumsum(weight > 0, dtype=jnp.int32)  # [q], rises by one at every example that counts
-            nth = jax.random.randint(key, (size,), 0, real[-1], jnp.int32)
-            chosen = jnp.searchsorted(real, nth, side="right", method=_search(weight.shape[0]))
+        chosen = drawn(key, weight, size)
         return self.take(data, chosen), weight[chosen]
 
     def subset(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
@@ -170,8 +208,7 @@ class Problem(Described):
         The node has at least `size` examples of positive weight, which `jdfl.Gradients.check` checks: otherwise padding
         of weight 0 is included.
         """
-        bits = jnp.where(weight > 0, jax.random.uniform(key, weight.shape, jnp.float32), -1.0)
-        chosen = lax.top_k(bits, size)[1]
+        chosen = drawn_once(key, weight, size)
         return self.take(data, chosen), weight[chosen]
 
     def take(self, data: Any, chosen: Array) -> Any:
@@ -194,19 +231,25 @@ class Problem(Described):
         ValueError names the leaf, the node, the example and the entry. `check_problem`, and so every run, calls it.
         """
         m, q = self.weight.shape
-        leaves = jax.tree_util.tree_leaves_with_path(self.data)
+        leaves = jax.tree_util.tree_leaves_with_path(self.data, is_leaf=is_ragged)
         if not leaves:
             raise ValueError("Expected data with at least one array, got none.")
         for path, leaf in leaves:
             name = "data" + jax.tree_util.keystr(path)
             if np.shape(leaf)[:2] != (m, q):
                 raise ValueError(f"Expected {name} of shape {(m, q)} + an example's, got {np.shape(leaf)}.")
+            if is_ragged(leaf):
+                if self.blocks is None:
+                    raise ValueError(f"Expected blocks with ragged {name}, got None. Use problem.replace(data=...).")
+                for part, nodes in zip(leaf.parts, self.blocks.nodes, strict=True):
+                    check_finite(name, part, np.asarray(nodes))
+                continue
             check_finite(name, held(leaf), portion(m) if held(leaf) is not leaf else None)
 
     def check_test(self) -> None:
         """Refuse a test set, leaves [N, ...], whose structure differs from that of one node's data, or not finite."""
-        shapes = [np.shape(leaf)[2:] for leaf in jax.tree.leaves(self.data)]
-        if jax.tree.structure(self.test) != jax.tree.structure(self.data):
+        shapes = [np.shape(leaf)[2:] for leaf in jax.tree.leaves(self.data, is_leaf=is_ragged)]
+        if jax.tree.structure(self.test) != jax.tree.structure(self.data, is_leaf=is_ragged):
             raise ValueError("Expected test with the same structure as data, got another one.")
         leaves = jax.tree_util.tree_leaves_with_path(self.test)
         rows = np.shape(leaves[0][1])[:1]
@@ -285,7 +328,7 @@ class Problem(Described):
         if names is not None:
             names = names_of("nodes", [names[min(max(int(one), 0), len(names) - 1)] for one in np.ravel(i)])
         about = replace(self.about, nodes=names)
-        return replace(self, data=data, weight=weight, curvature=self.curvature[i], about=about)
+        return replace(self, data=data, weight=weight, curvature=self.curvature[i], about=about, blocks=None)
 
     def losses(self, w: Array, data: Any) -> Array:
         """The loss [q] of every example of one node's data; that of padding, whose weight is 0, must be finite."""
@@ -331,18 +374,18 @@ class Problem(Described):
 
     def values(self, w: Array) -> Array:
         """f_i(w_i) [m] for stacked parameters [m, n], whose mean is the metric `objective_local`."""
-        return marking.own(self.each(self.value, w, self.data, self.weight), w, self.data, self.weight)
+        return marking.own(self.each(self.value, w, *self.weighted_data), w, self.data, self.weight)
 
     def gradients(self, w: Array) -> Array:
         """The gradient of every f_i at w_i [m, n] for stacked parameters [m, n], neither clipped nor noisy.
 
         Where privacy is claimed, no message may be computed from it. The stop rule `jdfl.gradient_below` looks at it.
         """
-        return marking.own(self.each(self.gradient, w, self.data, self.weight), w, self.data, self.weight)
+        return marking.own(self.each(self.gradient, w, *self.weighted_data), w, self.data, self.weight)
 
     def values_at(self, w: Array) -> Array:
         """f_i(w) [m] of every node at the same parameters w [n]; their mean is the common objective."""
-        return self.each(partial(self.value, w), self.data, self.weight)
+        return self.each(partial(self.value, w), *self.weighted_data)
 
     def scores(self, w: Array, features: Array) -> Array:
         """The scores [N], or [N, classes], by which a classifier decides, of N examples.
@@ -363,6 +406,21 @@ class Problem(Described):
     def test_loss(self, w: Array, data: Any) -> Array:
         """The mean loss [] of the examples of `test` at w [n], without the regulariser; `data` as for `predict`."""
         return jnp.mean(self.losses(w, self.test))
+
+
+def drawn(key: Array, weight: Array, size: int) -> Array:
+    """The positions [size] of uniform draws with replacement among the examples of positive weight [q] of a node."""
+    if weight.shape[0] == 1:
+        return jnp.zeros((size,), jnp.int32)
+    real = jnp.cumsum(weight > 0, dtype=jnp.int32)  # [q], rises by one at every example that counts
+    nth = jax.random.randint(key, (size,), 0, real[-1], jnp.int32)
+    return jnp.searchsorted(real, nth, side="right", method=_search(weight.shape[0]))
+
+
+def drawn_once(key: Array, weight: Array, size: int) -> Array:
+    """The positions [size] of distinct examples of positive weight [q] of a node, while there are any."""
+    bits = jnp.where(weight > 0, jax.random.uniform(key, weight.shape, jnp.float32), -1.0)
+    return lax.top_k(bits, size)[1]
 
 
 def decided(scores: Array) -> Array:

@@ -26,15 +26,16 @@ from jdfl.base.streams import Stream
 from jdfl.devices import memory
 from jdfl.devices.processes import gather, portion
 from jdfl.problems.linear import LinearRegression
+from jdfl.problems.ragged import Blocks
 from jdfl.problems.stack import (
     Precision,
     Public,
     checked_parts,
     copied,
+    curvatures,
     dense_eigenvalue,
     floating,
     floats_fit,
-    gram_eigenvalues,
     joined,
     stack,
 )
@@ -65,7 +66,7 @@ class DrawnRegression(LinearRegression):
     def n(self) -> int:
         return self.features
 
-    def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
+    def _each(self, function: Callable[..., Any], *stacked: Any) -> Any:
         leaves = jax.tree.leaves(stacked)
         m, size = leaves[0].shape[0], max(1, _AT_ONCE // (self.weight.shape[-1] * self.n))
         if size >= m or not any(leaf.dtype == self.data.dtype for leaf in leaves):  # batches have been drawn
@@ -229,25 +230,29 @@ def linear_regression(
         for argument, given in (("features", features), ("targets", targets)):
             if isinstance(given, np.ndarray):
                 floats_fit(argument, given.reshape(-1, *given.shape[2:]), kind, stacklevel=4)
-        data, weight = (features, targets), np.ones(features.shape[:2], kind)
+        data, weight, blocks = (features, targets), np.ones(features.shape[:2], kind), None
         like = [(np.zeros((1, features.shape[2]), kind), np.zeros(1, kind))]
         held = [] if test is None else checked_parts(like, test, kind, "targets")[1]
     else:
         parts, held = checked_parts(list(zip(features, targets)), test, kind, "targets")
-        data, weight = stack(parts, (kind, kind))
+        data, weight, blocks = stack(parts, (kind, kind))
     if truth is not None:
         truth = np.asarray(aligned("truth", truth, labels_of(features[0], axis=1), "the columns of features"))
         checks.shape((data[0].shape[-1],), truth=truth)
-    return build(data, weight, truth, held[0] if held else None, name, kind)
+    return build(data, weight, truth, held[0] if held else None, name, kind, blocks)
 
 
-def build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dtype) -> LinearRegression:
+def build(
+    data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dtype, blocks: Blocks | None = None
+) -> LinearRegression:
     """The problem with checked arrays and the curvature of every node."""
-    data, weight = tuple(copied(array, kind) for array in data), copied(weight, kind)
+    host = data[0], weight
+    data, weight = jax.tree.map(lambda array: copied(array, kind), data), copied(weight, kind)
     return LinearRegression(
         data=data,
         weight=weight,
-        curvature=gram_eigenvalues(data[0], weight),
+        blocks=jax.device_put(blocks),
+        curvature=curvatures(*((data[0], weight) if blocks is None else host), blocks),
         truth=None if truth is None else copied(truth, kind),
         test=None if test is None else tuple(copied(array, kind) for array in test),
         name=name,

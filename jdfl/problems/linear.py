@@ -86,10 +86,12 @@ class LinearModel(Problem):
 
         ValueError for numbers that are not finite, with the node.
         """
-        targets: np.ndarray = np.asarray(self.data[1])
-        for i, (target, weight) in enumerate(zip(targets, np.asarray(self.weight))):
-            real = weight > 0
-            c, X, y = (x[real].astype(np.float64) for x in (weight, self.host_rows(i), target))
+        own = range(self.m) if self.blocks is None else self.blocks.host_rows(self.data[0])
+        targets: Any = np.asarray(self.data[1]) if self.blocks is None else self.blocks.host_rows(self.data[1])
+        for i, (rows, target, weight) in enumerate(zip(own, targets, np.asarray(self.weight))):
+            features = rows if self.blocks is not None else self.host_rows(i)
+            real = weight[: len(target)] > 0
+            c, X, y = (x[real].astype(np.float64) for x in (weight[: len(target)], features, target))
             checks.finite(f"See node {i}.", features=X.data if issparse(X) else X, targets=y, weight=c)
             yield X, y, c / (c.sum() * self.m)
 

@@ -20,7 +20,7 @@ from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
 from jdfl.base.settings import MOST
 from jdfl.problems.linear import LinearModel
-from jdfl.problems.stack import checked_parts, copied, floating, gram_eigenvalues, stack
+from jdfl.problems.stack import checked_parts, copied, curvatures, floating, stack
 
 Part = tuple[Any, ArrayLike]  # features [q_i, p] and labels [q_i]
 _SERIES = 0.5  # |v| below which e^v - 1 - v is summed as a series
@@ -185,12 +185,14 @@ def _fields(
 ) -> dict[str, Any]:
     """The fields of a dense classifier; `slope` bounds the curvature of the loss in its scores."""
     checks.not_negative(penalty=penalty)
-    (features, labels), weight = stack(held, (kind, label_kind))
-    data, weight = jax.device_put(((features, labels), weight))  # asarray would compile a program for every shape
+    parts = stack(held, (kind, label_kind))
+    data, weight, blocks = jax.device_put(parts)  # asarray would compile a program for every shape
+    known = (data[0], weight, None) if blocks is None else (parts[0][0], *parts[1:])
     return {
         "data": data,
         "weight": weight,
-        "curvature": gram_eigenvalues(data[0], weight) * slope,
+        "blocks": blocks,
+        "curvature": curvatures(*known) * slope,
         "test": (copied(held_test[0][0], kind), copied(held_test[0][1], label_kind)) if held_test else None,
         "penalty": copied(penalty, kind),
     }

@@ -31,10 +31,11 @@ from jdfl.problems.base import Problem, begun, decided
 from jdfl.problems.classify import check_unseen, computed, standardised
 from jdfl.problems.containers import array_of, table
 from jdfl.problems.partition import iid
+from jdfl.problems.ragged import is_ragged
 from jdfl.problems.stack import check_options, floating, joined
 from jdfl.problems.streamed import Streamed
 from jdfl.problems.tables import Intake, Split, Task, check_split, taken_in
-from jdfl.problems.trees import check_classes, leaves_of, of_nodes, of_test, take, weights_of
+from jdfl.problems.trees import check_classes, leaves_of, of_nodes, of_test, real_examples, take, weights_of
 
 _ARRAYS = "Give a tree of arrays of floating-point numbers, such as a dict, an nnx.State or an equinox module."
 _TRIED = 32  # examples whose losses are computed at the start
@@ -208,23 +209,25 @@ def from_loss(
         data, weight = (features, taken.targets), _remaining(weight, pair, taken, kind)
         nodes, index, about = len(taken.index), taken.index, taken.about
         derived = computed(partition, taken.held is not None, standardise)
-    stacked, weights, m = of_nodes(
+    stacked, weights, blocks = of_nodes(
         data, weight, nodes, lambda total, m: iid(total, m, seed=seed) if index is None else index, kind
     )
-    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), stacked)
+    m, here = len(weights), portion(len(weights))
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), stacked, is_leaf=is_ragged)
     given: dict[str, Any] = {}
     if predict is not None:
         given = {"predictor": predict, "classes": _check_predict(predict, packing, one, kind)}
     _check_loss(loss, packing, one, kind)
     tests = None if test is None else of_test(test, stacked, kind, data)
     if tests is not None and index is None:
-        check_unseen(take(stacked, weights > 0), tests)
+        check_unseen(real_examples(stacked, weights, blocks), tests)
     if predict is not None:
-        check_classes(stacked, tests, given["classes"])
+        check_classes(real_examples(stacked, weights, blocks), tests, given["classes"])
     problem = (LossProblem if predict is None else LossClassification)(
-        data=jax.tree.map(jnp.asarray, take(stacked, portion(m))),
-        weight=jnp.asarray(weights[portion(m)]),
-        curvature=jnp.zeros(len(portion(m)), kind),
+        data=jax.tree.map(jnp.asarray, stacked if blocks else take(stacked, here)),
+        weight=jnp.asarray(weights[here]),
+        curvature=jnp.zeros(len(here), kind),
+        blocks=jax.device_put(blocks),
         test=None if tests is None else jax.tree.map(jnp.asarray, tests),
         start=jnp.asarray(start),
         shared=count,

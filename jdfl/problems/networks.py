@@ -247,10 +247,11 @@ def _built(
     _check_memory(network, train[0], test, index)
     m, target = len(index), np.dtype(np.float32 if made is NeuralRegression else np.int32)
     here = [index[int(i)] for i in portion(m)]
-    (images, labels), weight = stack([_rows(train, rows) for rows in here], (train[0].dtype, target))
+    data, weight, blocks = stack([_rows(train, rows) for rows in here], (train[0].dtype, target))
     problem = made(
-        data=(jnp.asarray(images), jnp.asarray(labels)),
+        data=jax.tree.map(jnp.asarray, data),
         weight=jnp.asarray(weight.astype(np.float32)),
+        blocks=jax.device_put(blocks),
         curvature=jnp.zeros(len(weight), jnp.float32),
         test=None if test is None else (jnp.asarray(test[0]), jnp.asarray(test[1], target)),
         shared=None if network.n_shared == network.n else network.n_shared,

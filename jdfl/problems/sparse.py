@@ -165,7 +165,7 @@ def sparse_logistic_regression(
     check_labels([*held, *held_test], 2, "Map the two classes to 0 and 1.")
     checks.not_negative(penalty=penalty)
     held, held_test = ([_sorted(*part) for part in some] for some in (held, held_test))
-    (labels,), weight = stack([(labels,) for _, labels in held], (kind,))
+    (labels,), weight, _ = stack([(labels,) for _, labels in held], (kind,))
     tables, weight = [features for features, _ in held], jnp.asarray(weight)
     n, test_set = tables[0].shape[1], None
     if held_test:

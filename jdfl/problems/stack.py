@@ -26,6 +26,7 @@ from jdfl.base.settings import As
 from jdfl.devices.processes import Portion, gather
 from jdfl.models.base import Part
 from jdfl.problems.base import PUBLIC, Problem
+from jdfl.problems.ragged import Blocks, blocks_of, stored
 
 P = TypeVar("P", bound=Problem)
 
@@ -214,19 +215,14 @@ def checked_parts(
 
 def stack(
     parts: Sequence[tuple[np.ndarray, ...]], dtypes: tuple[np.dtype, ...]
-) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """Pad the arrays of every node with zeros to the longest and stack them."""
-    sizes = [len(part[0]) for part in parts]
+) -> tuple[tuple[Any, ...], np.ndarray, Blocks | None]:
+    """The arrays of all nodes, padded with zeros to the longest or in blocks of similar sizes, and their weights."""
+    sizes = np.array([len(part[0]) for part in parts])
     if 0 in sizes:
-        raise ValueError(f"Expected at least one example at every node, got none at node {sizes.index(0)}.")
-    q = max(sizes)
-    stacked = tuple(np.zeros((len(parts), q, *one.shape[1:]), dtype) for one, dtype in zip(parts[0], dtypes))
-    weight = np.zeros((len(parts), q), dtypes[0])
-    for i, part in enumerate(parts):
-        for target, array in zip(stacked, part):
-            target[i, : len(array)] = array
-        weight[i, : len(part[0])] = 1
-    return stacked, weight
+        raise ValueError(f"Expected at least one example at every node, got none at node {np.argmin(sizes)}.")
+    blocks, *_ = blocks_of(sizes[None], sum(int(np.prod(one.shape[1:])) for one in parts[0])) or [None]
+    arrays = tuple(stored([part[k] for part in parts], kind, blocks) for k, kind in enumerate(dtypes))
+    return arrays, (np.arange(sizes.max()) < sizes[:, None]).astype(dtypes[0]), blocks
 
 
 def joined(problem: P, m: int) -> P:
@@ -285,6 +281,14 @@ def gram_eigenvalues(features: Array, weight: Array) -> Array:
         largest = np.linalg.eigvalsh(gram)[:, -1]
         largest[wrong] = np.nan
         return copied(largest / c.sum(1), features.dtype)
+
+
+def curvatures(features: Any, weight: Array, blocks: Blocks | None) -> Array:
+    """`gram_eigenvalues` [m] of features in blocks, too; those are on the host."""
+    if blocks is None:
+        return gram_eigenvalues(features, weight)
+    found = [gram_eigenvalues(*part) for part in zip(features.parts, blocks.cut(weight).parts)]
+    return jnp.asarray(np.concatenate([np.asarray(one) for one in found])[blocks.place])
 
 
 @jax.jit

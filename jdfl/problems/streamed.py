@@ -14,6 +14,7 @@ from jdfl.arrays import ops
 from jdfl.base import checks, struct
 from jdfl.base.backend import backend
 from jdfl.problems.base import Problem
+from jdfl.problems.ragged import is_ragged
 
 _CACHED = 2**15  # numbers of a node that a CPU keeps at hand while it computes with them
 
@@ -32,7 +33,7 @@ class Streamed(Problem):
         """Whether an example's loss depends on the other examples of its batch, as with batch normalisation."""
         return False
 
-    def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
+    def _each(self, function: Callable[..., Any], *stacked: Any) -> Any:
         leaves = jax.tree.leaves(stacked)
         m, at_once = leaves[0].shape[0], self.nodes_at_once
         if m == 1:  # products without an axis of one are laid out better
@@ -68,7 +69,9 @@ class Streamed(Problem):
         It follows from shapes alone; a run adds it up beforehand and refuses what would not fit.
         """
         size = min(examples, self.at_once)
-        data = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((size, *leaf.shape[2:]), leaf.dtype), self.data)
+        data = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((size, *leaf.shape[2:]), leaf.dtype), self.data, is_leaf=is_ragged
+        )
         w = jax.ShapeDtypeStruct((self.n,), self.dtype)
 
         def residuals(w: Array, data: Any) -> Any:

@@ -13,6 +13,7 @@ from jax.tree_util import keystr, tree_leaves_with_path
 from jdfl.base import checks
 from jdfl.base.names import aligned, labelled, labels_of
 from jdfl.problems.containers import array_of
+from jdfl.problems.ragged import Blocks, blocks_of, is_ragged, stored
 from jdfl.problems.stack import floats_fit
 
 _STACK = (
@@ -24,8 +25,11 @@ _ARRAYS = "Give NumPy, JAX or torch arrays of numbers."
 
 def of_nodes(
     data: Any, weight: Any, nodes: int | None, split: Callable[[int, int], list[np.ndarray]], kind: np.dtype
-) -> tuple[Any, np.ndarray, int]:
-    """The examples of all nodes in a tree with leaves [m, q, ...], their weights [m, q], and m; as for `from_loss`."""
+) -> tuple[Any, np.ndarray, Blocks | None]:
+    """The examples of all nodes in a tree with leaves [m, q, ...], perhaps ragged, and their weights [m, q].
+
+    The arguments are those of `from_loss`.
+    """
     if nodes is not None:
         tree, total = _examples("data", data, kind)
         if nodes > total:
@@ -57,18 +61,18 @@ def of_nodes(
     tree, (m, q) = _arrays("data", data, kind, 2, wanted, remedy)
     own = np.ones((m, q), kind) if weight is None else weights_of("weight", weight, (m, q), kind, data)
     _check_total(list(own))
-    return tree, own, m
+    return tree, own, None
 
 
 def of_test(test: Any, stacked: Any, kind: np.dtype, data: Any) -> Any:
     """The test examples in a tree with leaves [N, ...], which has to fit the examples of the nodes."""
     tree, _ = _examples("test", test, kind, data[0] if checks.is_a(data, list) else data)
-    if jax.tree.structure(tree) != jax.tree.structure(stacked):
+    if jax.tree.structure(tree) != jax.tree.structure(stacked, is_leaf=is_ragged):
         raise ValueError(
             f"Expected test with the structure of data, {_shape(stacked)}, got {_shape(tree)}. Give a tree of the same "
             "kind, without the axis of nodes."
         )
-    for (path, leaf), one in zip(tree_leaves_with_path(tree), jax.tree.leaves(stacked)):
+    for (path, leaf), one in zip(tree_leaves_with_path(tree), jax.tree.leaves(stacked, is_leaf=is_ragged)):
         if leaf.shape[1:] != one.shape[2:] or leaf.dtype.kind != one.dtype.kind:
             raise ValueError(
                 f"Expected test{keystr(path)} with examples of shape {one.shape[2:]} and type {one.dtype}, as in data, "
@@ -77,13 +81,13 @@ def of_test(test: Any, stacked: Any, kind: np.dtype, data: Any) -> Any:
     return jax.tree.map(lambda leaf, one: leaf.astype(one.dtype), tree, stacked)
 
 
-def check_classes(stacked: Any, test: Any, classes: int) -> None:
-    """Refuse examples that are no pairs of features and labels in 0..classes-1."""
-    for name, tree in (("data", stacked), ("test", test)):
+def check_classes(examples: Any, test: Any, classes: int) -> None:
+    """Refuse examples, leaves [N, ...], that are no pairs of features and labels in 0..classes-1."""
+    for name, tree in (("data", examples), ("test", test)):
         if tree is None:
             continue
         labels = tree[1]
-        if labels.dtype.kind not in "iub" or labels.ndim != (2 if name == "data" else 1):
+        if labels.dtype.kind not in "iub" or labels.ndim != 1:
             raise ValueError(
                 f"Expected whole numbers of classes in {name}[1] with predict, got {labels.dtype} of shape "
                 f"{labels.shape}. Give one label for every example, or leave predict out."
@@ -179,7 +183,8 @@ def _array(name: str, leaf: Any, kind: np.dtype) -> np.ndarray:
 
 def _shape(tree: Any) -> str:
     """The structure of a tree with the shape and type of an example in it."""
-    found = {keystr(path): f"{leaf.dtype}{list(leaf.shape[1:])}" for path, leaf in tree_leaves_with_path(tree)}
+    leaves = tree_leaves_with_path(tree, is_leaf=is_ragged)
+    found = {keystr(path): f"{leaf.dtype}{list(leaf.shape[1:])}" for path, leaf in leaves}
     return "{" + ", ".join(f"{path or 'array'}: {text}" for path, text in found.items()) + "}"
 
 
@@ -201,18 +206,22 @@ def _check_total(weights: list[np.ndarray]) -> None:
             )
 
 
-def _padded(trees: list[Any], weights: list[np.ndarray], kind: np.dtype) -> tuple[Any, np.ndarray, int]:
-    """Trees of nodes as one with leaves [m, q, ...]: padding repeats a node's first example, whose loss is finite."""
+def _padded(trees: list[Any], weights: list[np.ndarray], kind: np.dtype) -> tuple[Any, np.ndarray, Blocks | None]:
+    """Trees of nodes as one: padding repeats a node's first example, whose loss is finite."""
     _check_total(weights)
-    m, q = len(trees), max(map(len, weights))
+    numbers = sum(int(np.prod(leaf.shape[1:])) for leaf in jax.tree.leaves(trees[0]))
+    counted = all((own > 0).all() for own in weights)  # in blocks, batches are drawn from all examples of a node
+    sizes = np.array([[len(own) for own in weights]])
+    blocks, *_ = (blocks_of(sizes, numbers) if counted else None) or [None]
+    tree = jax.tree.map(lambda *leaves: stored(leaves, leaves[0].dtype, blocks, repeat=True), *trees)
+    return tree, stored(weights, kind, None), blocks
 
-    def one(*leaves: np.ndarray) -> np.ndarray:
-        found = np.empty((m, q, *leaves[0].shape[1:]), leaves[0].dtype)
-        for i, leaf in enumerate(leaves):
-            found[i, : len(leaf)], found[i, len(leaf) :] = leaf, leaf[:1]
-        return found
 
-    weight = np.zeros((m, q), kind)
-    for i, own in enumerate(weights):
-        weight[i, : len(own)] = own
-    return jax.tree.map(one, *trees), weight, m
+def real_examples(tree: Any, weights: np.ndarray, blocks: Blocks | None) -> Any:
+    """All examples of positive weight, leaves [N, ...], of what `of_nodes` gives, in any order."""
+    if blocks is None:
+        return take(tree, weights > 0)
+    here = [part > 0 for part in blocks.cut(weights).parts]
+    return jax.tree.map(
+        lambda leaf: np.concatenate([part[one] for part, one in zip(leaf.parts, here)]), tree, is_leaf=is_ragged
+    )

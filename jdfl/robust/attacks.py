@@ -157,8 +157,8 @@ class LabelFlip(Attack):
         data: Any = problem.data
         labels = data[1]
         classes = max(2, getattr(problem, "classes", 2)) if type(problem).scores is not Problem.scores else 1
-        rows = liars.reshape(-1, *[1] * (labels.ndim - 1))
-        return replace(problem, data=(data[0], jnp.where(rows, classes - 1 - labels, labels), *data[2:]))
+        flipped = problem.per_example(lambda own, lies: jnp.where(lies, classes - 1 - own, own), labels, liars)
+        return replace(problem, data=(data[0], flipped, *data[2:]))
 
     def check(self, problem: Problem) -> None:
         """Raise ValueError for data that are not pairs of features and labels."""
