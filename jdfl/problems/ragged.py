@@ -96,7 +96,7 @@ class Blocks:
         found = [jax.vmap(function)(*self.take(stacked, b)) for b in range(len(self.widths))]
         return jax.tree.map(lambda *parts: Ragged(parts), *found)
 
-    def cut(self, x: Array) -> Ragged:
+    def cut(self, x: Array | np.ndarray) -> Ragged:
         """The array [m, q, ...] without the padding that the examples do not have."""
         return Ragged(tuple(_at(x[:, :width], nodes) for nodes, width in zip(self.nodes, self.widths)))
 

@@ -283,7 +283,7 @@ def gram_eigenvalues(features: Array, weight: Array) -> Array:
         return copied(largest / c.sum(1), features.dtype)
 
 
-def curvatures(features: Any, weight: Array, blocks: Blocks | None) -> Array:
+def curvatures(features: Any, weight: Any, blocks: Blocks | None) -> Array:
     """`gram_eigenvalues` [m] of features in blocks, too; those are on the host."""
     if blocks is None:
         return gram_eigenvalues(features, weight)
