@@ -119,6 +119,7 @@ from .engine.callbacks import Callback as Callback
 from .engine.callbacks import Deadline as Deadline
 from .engine.checkpoint import Checkpoint as Checkpoint
 from .engine.data_ledger import DataLedger as DataLedger
+from .engine.measures import per_node as per_node
 from .engine.progress import Progress as Progress
 from .engine.rates import Rate as Rate
 from .engine.rates import linear_rate as linear_rate

@@ -25,6 +25,8 @@ from jax import Array
 from jdfl.arrays.ops import HIGHEST
 from jdfl.base import checks
 from jdfl.devices import nodes
+from jdfl.engine import measures
+from jdfl.engine.measures import classifies
 from jdfl.problems import Problem
 from jdfl.problems.yardsticks import solvable, solved
 
@@ -311,6 +313,8 @@ REGISTRY: dict[str, Metric] = {
         mean_model_objective,
         mean_model_accuracy,
         mean_model_test_loss,
+        *measures.COMMON,
+        *measures.NODE_METRICS,
     )
 }
 COUNTS = (  # the history's other columns
@@ -325,7 +329,10 @@ COUNTS = (  # the history's other columns
     "network_seconds_last",
 )
 HIGHER_IS_BETTER = frozenset(
-    ("accuracy", "balanced_accuracy", "accuracy_own", "accuracy_local", "mean_model_accuracy", "support_recovery")
+    (
+        *("accuracy", "balanced_accuracy", "accuracy_own", "accuracy_local", "mean_model_accuracy", "support_recovery"),
+        *("auc", "node_accuracy", "node_accuracy_worst", "node_accuracy_tenth", "node_accuracy_pooled"),
+    )
 )
 FINITE = (objective, objective_local, suboptimality, gradient_norm, consensus_error, distance_to_optimum, test_loss)
 """Metrics that are finite at all parameters which are not too large, in a problem that they fit."""
@@ -368,6 +375,9 @@ def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metr
             raise ValueError(
                 f"The metric {metric.__name__!r} needs labelled test examples, which {problem.name} lacks."
             )
+        known = metric in measures.COMMON or metric in measures.NODE_METRICS
+        if known and (lacked := measures.missing(metric, problem)):
+            raise ValueError(f"The metric {metric.__name__!r} needs {lacked}; see {problem.name}.")
         found.append(metric)
     return tuple(found)
 
@@ -392,11 +402,6 @@ def _takes_parameters(metric: object) -> bool:
     return True
 
 
-def classifies(problem: Problem) -> bool:
-    """Whether the problem has scores of examples, that is, is a classification."""
-    return type(problem).scores is not Problem.scores
-
-
 def default_metrics(problem: Problem, personal: str = "") -> tuple[Metric, ...]:
     """The metrics that are recorded by default: all that the problem has data for, except gaps to an optimum.
 
@@ -409,4 +414,7 @@ def default_metrics(problem: Problem, personal: str = "") -> tuple[Metric, ...]:
         chosen += (accuracy, balanced_accuracy, *((accuracy_local,) if personal == "models" else ()))
     elif problem.test is not None:
         chosen.append(test_loss)
+    if problem.own_test is not None and not getattr(problem, "examples_mix", False):
+        name = "node_accuracy" if classifies(problem) else "node_rmse" if measures.predicts(problem) else "node_loss"
+        chosen += (REGISTRY[name], REGISTRY[f"{name}_worst"])
     return tuple(chosen)

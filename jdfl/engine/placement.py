@@ -94,6 +94,8 @@ def laid_out(setting: stepping.Setting, mesh: Mesh) -> Layout:
 def _rows(problem: Problem) -> Any:
     """Flags of the problem's arrays that have a row for every node."""
     flags = nodes.with_rows(type(problem).nodes, problem)
+    if problem.own_test is not None:
+        flags = replace(flags, own_test=_rows(problem.own_test))
     if problem.blocks is None:
         return flags
     return replace(flags, **jax.tree.map(lambda _: True, {"data": problem.data, "blocks": problem.blocks}))

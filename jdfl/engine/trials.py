@@ -131,10 +131,7 @@ def _of_equal_shapes(trials: Sequence[Trial]) -> list[Trial]:
     """The trials with padded examples and padded tables."""
     problems = {id(one.problem): one.problem for one in trials}
     networks = {id(one.network): one.network for one in trials}
-    if any(problem.blocks is not None for problem in problems.values()):
-        problems = dict(zip(problems, alike(list(problems.values()))))
-    q = max(problem.weight.shape[1] for problem in problems.values())
-    problems = {name: _with_examples(problem, q) for name, problem in problems.items()}
+    problems = dict(zip(problems, _of_equal_examples(list(problems.values()))))
     parts = jax.tree.leaves(list(networks.values()), is_leaf=_is_graph)
     graphs = [part for part in parts if isinstance(part, Graph)]
     if len({(graph.senders.shape, graph.format, graph.buckets is None) for graph in graphs}) > 1:
@@ -147,6 +144,18 @@ def _of_equal_shapes(trials: Sequence[Trial]) -> list[Trial]:
 
         networks = {name: jax.tree.map(wide, network, is_leaf=_is_graph) for name, network in networks.items()}
     return [Trial(one.key, problems[id(one.problem)], networks[id(one.network)]) for one in trials]
+
+
+def _of_equal_examples(problems: list[Problem]) -> list[Problem]:
+    """The problems with data and tests of nodes of equal shapes."""
+    if any(problem.blocks is not None for problem in problems):
+        problems = alike(problems)
+    q = max(problem.weight.shape[1] for problem in problems)
+    problems = [_with_examples(problem, q) for problem in problems]
+    tests: list[Any] = [problem.own_test for problem in problems]
+    if any(test is None for test in tests):
+        return problems
+    return [replace(problem, own_test=test) for problem, test in zip(problems, _of_equal_examples(tests))]
 
 
 def _with_examples(problem: Problem, q: int) -> Problem:

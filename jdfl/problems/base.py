@@ -23,7 +23,7 @@ from jdfl.base.names import Names, names_of
 from jdfl.devices.processes import held, portion
 from jdfl.problems import about
 from jdfl.problems.about import About
-from jdfl.problems.ragged import Blocks, any_ragged, is_ragged
+from jdfl.problems.ragged import Blocks, any_ragged, blocks_of, is_ragged, stored
 
 # As in jdfl.privacy.DERIVED:
 PUBLIC = ("standardise", "holdout", "partition", "curvature", "start", "constants", "tuning", "stop")
@@ -81,6 +81,7 @@ class Problem(Described):
     public: tuple[str, ...] = struct.field(pytree_node=False, default=())  # see `declared`
     about: About = struct.field(pytree_node=False, default=About())  # names and words, without any effect
     blocks: Blocks | None = None  # the nodes of the rows of `Ragged` data; None: data are arrays [m, q, ...]
+    own_test: Any | None = None  # the problem of every node's own test examples, see `with_own_test`
 
     @property
     def m(self) -> int:
@@ -169,10 +170,61 @@ class Problem(Described):
 
     def padded(self) -> Self:
         """The same problem with data of arrays [m, q, ...], padded with zeros, for code that reads them."""
+        own = None if self.own_test is None else self.own_test.padded()
         if self.blocks is None:
-            return self
+            return self if own is self.own_test else replace(self, own_test=own)
         data = jax.tree.map(self.blocks.padded, self.data, is_leaf=is_ragged)
-        return replace(self, data=data, blocks=None)
+        return replace(self, data=data, blocks=None, own_test=own)
+
+    def with_own_test(self, nodes: Any) -> Self:
+        """The same problem, in which every example of `test` belongs to a node, too.
+
+        Metrics such as `node_accuracy` evaluate every node on its own test examples. `problem.own_test` is a problem
+        whose data are these; nodes without any have weight 0 there, and do not count in these metrics.
+
+        Args:
+            nodes: The node [N] of every example of `test`: its number, or its name where nodes have names.
+
+        Raises ValueError without a test set, for unknown nodes, and for another number of them.
+        """
+        if self.test is None:
+            raise ValueError("Expected a problem with a test set, got test = None. Give test or test_fraction.")
+        leaves = jax.tree.leaves(self.test)
+        if any(np.ndim(leaf) == 0 for leaf in leaves) or len({len(leaf) for leaf in leaves}) > 1:
+            raise ValueError("Expected test with arrays [N, ...], got sparse rows. Use toarray().")
+        place = self._numbers_of(nodes, len(leaves[0]))
+        order = np.argsort(place, kind="stable")
+        index = np.split(order, np.cumsum(np.bincount(place, minlength=self.m))[:-1])
+        sizes = np.array([len(one) for one in index])
+        numbers = sum(int(np.prod(leaf.shape[1:])) for leaf in leaves)
+        blocks, *_ = blocks_of(np.maximum(sizes, 1)[None], numbers) or [None]
+
+        def rows(leaf: Any) -> Any:
+            return jax.device_put(stored([np.asarray(leaf)[one] for one in index], leaf.dtype, blocks))
+
+        weight = jnp.asarray(np.arange(max(1, sizes.max())) < sizes[:, None], self.dtype)
+        data, blocks = jax.tree.map(rows, self.test), jax.device_put(blocks)
+        own = replace(self, data=data, weight=weight, blocks=blocks, curvature=jnp.zeros_like(weight[:, 0]))
+        none = dict.fromkeys(("test", "truth", "start", "optimum", "own_test"))
+        return replace(self, own_test=replace(own, name="", derived=(), public=(), about=About(), **none))
+
+    def _numbers_of(self, nodes: Any, count: int) -> np.ndarray:
+        """The numbers of nodes that are given by number or by name."""
+        given = np.asarray(nodes)
+        checks.shape((count,), "Give the node of every test example.", nodes=given)
+        names = self.node_names
+        if names is not None:
+            known = {str(name): i for i, name in enumerate(names)}
+            missing = [one for one in given.tolist() if str(one) not in known]
+            if missing:
+                raise ValueError(
+                    f"Expected names of nodes of the problem, such as {names[0]!r}, got {missing[0]!r} ({len(missing)} "
+                    "test examples are of unknown nodes). Leave these test examples out."
+                )
+            return np.array([known[str(one)] for one in given.tolist()], np.int64)
+        if given.dtype.kind not in "iu" or given.min(initial=0) < 0 or given.max(initial=0) >= self.m:
+            checks.refuse(f"numbers of nodes from 0 to {self.m - 1}", "nodes", given[0].item(), "Nodes have no names.")
+        return given.astype(np.int64)
 
     def local(self, i: Array | np.ndarray | int) -> tuple[Any, Array]:
         """The data (leaves [q, ...]) and weights [q] of node i [], or of several i [b]; ids out of range are clipped.
@@ -327,8 +379,9 @@ class Problem(Described):
         names = None if self.about.nodes is None or checks.is_a(i, Tracer) else self.about.nodes
         if names is not None:
             names = names_of("nodes", [names[min(max(int(one), 0), len(names) - 1)] for one in np.ravel(i)])
-        about = replace(self.about, nodes=names)
-        return replace(self, data=data, weight=weight, curvature=self.curvature[i], about=about, blocks=None)
+        about, own = replace(self.about, nodes=names), None if self.own_test is None else self.own_test.nodes(i)
+        rows: dict[str, Any] = {"data": data, "weight": weight, "curvature": self.curvature[i], "own_test": own}
+        return replace(self, about=about, blocks=None, **rows)
 
     def losses(self, w: Array, data: Any) -> Array:
         """The loss [q] of every example of one node's data; that of padding, whose weight is 0, must be finite."""
@@ -395,6 +448,10 @@ class Problem(Described):
         no accuracy.
         """
         raise TypeError(f"{type(self).__name__} is not a classification problem, so it has no scores")
+
+    def predictions(self, w: Array, features: Any) -> Array:
+        """The predicted targets [N] of a regression for features [N, ...], as those of `test`; else TypeError."""
+        raise TypeError(f"{type(self).__name__} is not a regression, so it predicts no numbers")
 
     def predict(self, w: Array, data: Any) -> Array:
         """The predicted classes [N] int32 of the examples of `test`, which accuracies compare with their labels.
@@ -475,6 +532,9 @@ def check_problem(problem: Problem) -> None:
         checks.integer(0, problem.n, "It counts leading parameters; None shares all.", shared=problem.shared)
     if problem.test is not None:
         problem.check_test()
+    if problem.own_test is not None:
+        checks.shape((m, None), "A row for every node.", own_test=problem.own_test.weight)
+        problem.own_test.check_data()
 
 
 def check_examples(problem: Problem, *, clipped: bool) -> None:

@@ -86,7 +86,7 @@ class LinearModel(Problem):
 
         ValueError for numbers that are not finite, with the node.
         """
-        own = range(self.m) if self.blocks is None else self.blocks.host_rows(self.data[0])
+        own: Any = range(self.m) if self.blocks is None else self.blocks.host_rows(self.data[0])
         targets: Any = np.asarray(self.data[1]) if self.blocks is None else self.blocks.host_rows(self.data[1])
         for i, (rows, target, weight) in enumerate(zip(own, targets, np.asarray(self.weight))):
             features = rows if self.blocks is not None else self.host_rows(i)
@@ -123,6 +123,9 @@ class LinearRegression(LinearModel):
     def divergences(self, w: Array, step: Array, data: Any) -> Array:
         """<a_t, step>^2 / 2 [q] of one node's data, whatever w is."""
         return 0.5 * jnp.square(self.products(step, self.made(data)[0]))
+
+    def predictions(self, w: Array, features: Any) -> Array:
+        return self.products(w, features)
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Half the squared residuals [N], and the residuals [N], which are the slopes."""

@@ -34,7 +34,7 @@ from jdfl.problems.partition import iid
 from jdfl.problems.ragged import is_ragged
 from jdfl.problems.stack import check_options, floating, joined
 from jdfl.problems.streamed import Streamed
-from jdfl.problems.tables import Intake, Split, Task, check_split, taken_in
+from jdfl.problems.tables import Intake, Split, Task, TestSplit, check_split, taken_in
 from jdfl.problems.trees import check_classes, leaves_of, of_nodes, of_test, real_examples, take, weights_of
 
 _ARRAYS = "Give a tree of arrays of floating-point numbers, such as a dict, an nnx.State or an equinox module."
@@ -121,6 +121,20 @@ class LossClassification(LossProblem):
         return self._in_batches(lambda place: decided(self.scores(w, take(features, place))))
 
 
+@struct.dataclass
+class LossRegression(LossProblem):
+    """The user's loss on examples (features, target), with predicted targets, from which errors follow."""
+
+    predictor: Callable[[Any, Any], Array] = struct.field(pytree_node=False, default=None)  # pyright: ignore
+
+    def predictions(self, w: Array, features: Any) -> Array:
+        def one(example: Any) -> Array:
+            with relaxed():
+                return jnp.reshape(self.predictor(self.packing.unflatten(w), example), ()).astype(w.dtype)
+
+        return jax.vmap(one)(features)
+
+
 def from_loss(
     loss: Callable[[Any, Any], Any],
     params: Any,
@@ -137,6 +151,7 @@ def from_loss(
     clients: Any = None,
     test: Any = None,
     test_fraction: float = 0.0,
+    test_split: TestSplit = "classes",
     penalty: float = 0.0,
     standardise: bool = False,
     seed: int = 0,
@@ -168,7 +183,7 @@ def from_loss(
             for every client or given part, otherwise 20.
         predict: The scores of one example, `predict(params, features)` -> [classes], or a single number that is
             positive for class 1; None: there are no accuracies. Examples have to be pairs (features, label) then,
-            labels whole numbers from 0.
+            labels whole numbers from 0. With task = "regression" the predicted target, for metrics such as `rmse`.
         weight: Weights >= 0 of the examples, [m, q] or a list of [q_i] (for data to be split, [N]); None: all are 1.
         task: Of (X, y): "classification" numbers all labels, and "regression" makes floating-point numbers of y.
         shared: Patterns of the names of the parameters that are common to all nodes, as in ("encoder.*",), where the
@@ -178,6 +193,7 @@ def from_loss(
         test: Test examples, a tree like `data` with leaves [M, ...]; None: those of `test_fraction`.
         test_fraction: Share of (X, y) to hold out for testing, in [0, 1), as for `from_arrays`; of every class where
             labels are numbered here.
+        test_split: Of what that share is held out, as for `from_arrays`.
         penalty: Weight >= 0 of the squared norm in the objective (halved).
         standardise: Give every feature of (X, y) mean 0 and variance 1 of the training examples.
         nodes_at_once: Nodes computed side by side, at least 1; None: as suits the device.
@@ -197,33 +213,40 @@ def from_loss(
             checks.refuse(f"{argument} to be a function", argument, value, f"Write def {argument}(params, ...).")
     check_split(nodes, task, partition, alpha, shards_per_node, test_fraction, seed)
     packing, start, count = _packed(params, shared, kind)
-    about, derived, index = About("", "as given" if nodes is None else "iid"), (), None
+    about, derived, index, tested = About("", "as given" if nodes is None else "iid"), (), None, lambda problem: problem
     asked = {"task": task, "partition": partition != "iid", "clients": clients is not None}
-    asked |= {"test_fraction": test_fraction, "standardise": standardise}
+    asked |= {"test_fraction": test_fraction, "test_split": test_split != "classes", "standardise": standardise}
     if pair := _pair(data, partition, [name for name, value in asked.items() if value]):
-        split = (task, partition, alpha, shards_per_node, clients, test, test_fraction, seed)
+        split = (task, partition, alpha, shards_per_node, clients, test, test_fraction, test_split, seed)
         taken = taken_in(None, *pair, nodes, *split, encode=False)
         if issparse(taken.features):
             raise ValueError("Expected dense X for a loss, got a sparse matrix. Use X.toarray().")
         features, test = standardised(taken.features, taken.test) if standardise else (taken.features, taken.test)
         data, weight = (features, taken.targets), _remaining(weight, pair, taken, kind)
         nodes, index, about = len(taken.index), taken.index, taken.about
-        derived = computed(partition, taken.held is not None, standardise)
+        derived, tested = computed(partition, taken.chose, standardise), taken.tested
     stacked, weights, blocks = of_nodes(
         data, weight, nodes, lambda total, m: iid(total, m, seed=seed) if index is None else index, kind
     )
     m, here = len(weights), portion(len(weights))
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), stacked, is_leaf=is_ragged)
     given: dict[str, Any] = {}
+    regression = task == "regression"
     if predict is not None:
         given = {"predictor": predict, "classes": _check_predict(predict, packing, one, kind)}
+        if regression and given.pop("classes") > 2:
+            raise ValueError(
+                'Expected predict to give one number for one example with task = "regression", got predict that gives '
+                "several. Return the predicted target."
+            )
     _check_loss(loss, packing, one, kind)
     tests = None if test is None else of_test(test, stacked, kind, data)
     if tests is not None and index is None:
         check_unseen(real_examples(stacked, weights, blocks), tests)
-    if predict is not None:
+    if predict is not None and not regression:
         check_classes(real_examples(stacked, weights, blocks), tests, given["classes"])
-    problem = (LossProblem if predict is None else LossClassification)(
+    made = LossProblem if predict is None else LossRegression if regression else LossClassification
+    problem = made(
         data=jax.tree.map(jnp.asarray, stacked if blocks else take(stacked, here)),
         weight=jnp.asarray(weights[here]),
         curvature=jnp.zeros(len(here), kind),
@@ -233,7 +256,7 @@ def from_loss(
         shared=count,
         name=name or str(getattr(loss, "__name__", type(loss).__name__)).strip("<>"),
         derived=derived,
-        about=about if predict is None else replace(about, task=about.task or "classification"),
+        about=about if predict is None or regression else replace(about, task=about.task or "classification"),
         penalty=None if penalty == 0 else jnp.asarray(penalty, kind),
         nodes_at_once=nodes_at_once,
         function=loss,
@@ -241,7 +264,7 @@ def from_loss(
         **given,
     )
     _check_start(problem)
-    return begun(joined(problem, m)).declared(*public)
+    return tested(begun(joined(problem, m))).declared(*public)
 
 
 def _pair(data: Any, partition: Split, asked: list[str]) -> tuple[Any, Any] | None:

@@ -31,7 +31,7 @@ from jdfl.problems.partition import Partition, client_names, generator, sample
 from jdfl.problems.places import NAMES, DataName
 from jdfl.problems.readers import Dataset
 from jdfl.problems.stack import Clients, Images, Public, Shared, check_options, floats_fit, joined, stack
-from jdfl.problems.tables import Intake, Split, Task, taken_in
+from jdfl.problems.tables import Intake, Split, Task, TestSplit, taken_in
 
 _SHAPES = {  # of images that may come as rows
     **dict.fromkeys(("mnist", "fashion_mnist"), (28, 28, 1)),
@@ -152,6 +152,7 @@ def from_model(
     clients: Any = None,
     test: Any = None,
     test_fraction: float = 0.2,
+    test_split: TestSplit = "classes",
     penalty: float = 0.0,
     standardise: bool = False,
     seed: int = 0,
@@ -181,8 +182,8 @@ def from_model(
         task: Whether y has classes or numbers; None: inferred from y, as for `from_arrays`.
         shared: Patterns of the names of the parameters that are common to all nodes, as in ("encoder.*",), or the name
             of a preset of the model; None: all are.
-        partition: How the nodes share the examples. It, `alpha`, `shards_per_node`, `clients`, `test`, `test_fraction`
-            and `seed` are as for `from_arrays`.
+        partition: How the nodes share the examples. It, `alpha`, `shards_per_node`, `clients`, `test`, `test_fraction`,
+            `test_split` and `seed` are as for `from_arrays`.
         penalty: Weight >= 0 of the squared norm in the objective (halved).
         standardise: Give every feature, or every channel of images, mean 0 and variance 1 of the training examples.
         init_seed: Seed >= 0 of the initial parameters, where `model` is no instance.
@@ -197,7 +198,7 @@ def from_model(
     checks.integer(0, 2**32 - 1, "It is the seed of the initial parameters, such as init_seed=0.", init_seed=init_seed)
     if loss is not None and not callable(loss):
         checks.refuse("loss to be a function", "loss", loss, "Write def loss(output, target).")
-    split = (task, partition, alpha, shards_per_node, clients, test, test_fraction, seed)
+    split = (task, partition, alpha, shards_per_node, clients, test, test_fraction, test_split, seed)
     taken = taken_in(None, X, y, nodes, *split)
     taken = _pictures(taken, bool(standardise))
     shape, classes = tuple(taken.features.shape[1:]), taken.classes
@@ -225,13 +226,13 @@ def from_model(
         start=network.ravel(begin()),
         name=name or network.name,
         about=taken.about,
-        derived=computed(partition, taken.held is not None, bool(standardise)),
+        derived=computed(partition, taken.chose, bool(standardise)),
         mean=mean,
         deviation=deviation,
         nodes_at_once=nodes_at_once,
         criterion=loss,
     )
-    return problem.declared(*public)
+    return taken.tested(problem).declared(*public)
 
 
 def _built(

@@ -178,6 +178,9 @@ class NeuralRegression(NeuralProblem):
     scores = Problem.scores  # so that there is no accuracy
     predict = Problem.predict
 
+    def predictions(self, w: Array, features: Any) -> Array:
+        return self.model.apply(w, self.inputs(features)).reshape(-1)
+
     def _lost(self, outputs: Array, targets: Array) -> Array:
         if self.criterion is not None:
             return super()._lost(outputs, targets)

@@ -181,7 +181,7 @@ def alike(problems: Sequence[Any]) -> list[Any]:
     """The problems with blocks of the same shapes, or with arrays [m, q, ...] if one of them has these."""
     if any(one.blocks is None for one in problems) or len({one.m for one in problems}) > 1:
         return [one.padded() for one in problems]
-    sizes = np.stack([np.asarray(one.sizes) for one in problems])
+    sizes = np.maximum(np.stack([np.asarray(one.sizes) for one in problems]), 1)
     found = blocks_of(sizes, _numbers(problems[0]))
     if found is None:
         return [one.padded() for one in problems]
@@ -198,9 +198,11 @@ def dealt(problem: Any, place: np.ndarray) -> Any:
 
     Blocks count the rows of a device. Everything but data and blocks stays as it is.
     """
+    if problem.own_test is not None:
+        problem = replace(problem, own_test=dealt(problem.own_test, place))
     if problem.blocks is None:
         return problem
-    found = blocks_of(np.asarray(problem.sizes)[place], _numbers(problem))
+    found = blocks_of(np.maximum(np.asarray(problem.sizes), 1)[place], _numbers(problem))
     if found is None:
         return problem.padded()
     parts = [_moved(problem, some, blocks) for some, blocks in zip(place, found)]
@@ -235,11 +237,11 @@ def stored(rows: Sequence[np.ndarray], kind: Any, blocks: Blocks | None, *, repe
         found = np.zeros((len(some), width, *rows[0].shape[1:]), kind)
         for target, row in zip(found, some):
             target[: len(row)] = row
-            if repeat:
+            if repeat and len(row):
                 target[len(row) :] = row[:1]
         return found
 
     if blocks is None:
-        return part(rows, max(map(len, rows)))
+        return part(rows, max(1, *(len(row) for row in rows)))
     some = zip(blocks.nodes, blocks.widths)
     return Ragged(tuple(part([rows[int(i)] for i in nodes], width) for nodes, width in some))

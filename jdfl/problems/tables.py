@@ -30,10 +30,11 @@ from jdfl.problems.containers import by_columns, column, table
 from jdfl.problems.least_squares import linear_regression
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression
-from jdfl.problems.partition import client_names, sample
+from jdfl.problems.partition import client_names, generator, sample
 from jdfl.problems.stack import check_options, floating, floats_fit, joined
 
 Task = Literal["classification", "regression"]
+TestSplit = Literal["classes", "nodes", "last"]
 Split = Literal["iid", "dirichlet", "shards", "clients", "given"]
 _PENALTY = 1e-3
 _NODES = 20  # where nothing says otherwise
@@ -53,6 +54,7 @@ def from_arrays(
     clients: Any = None,
     test: Any = None,
     test_fraction: float = 0.2,
+    test_split: TestSplit = "classes",
     penalty: float | None = None,
     standardise: bool = False,
     intercept: bool = True,
@@ -89,6 +91,10 @@ def from_arrays(
         test: Features [M, p] and labels [M] of a test set; None: a share of the examples is held out.
         test_fraction: Share of every class to hold out for testing, in [0, 1). Equal rows stay together, so that no
             test example has been trained on, and no client loses all of its examples.
+        test_split: "classes" holds out that share of every class of all examples. "nodes" holds out that share of
+            every node's examples at random, and "last" the last ones of every node in the order given, such as the
+            latest; each node is then evaluated on its own test examples by metrics such as `node_accuracy`. At least
+            one is held out where a node has two; a node with a single example has no test example.
         penalty: Weight >= 0 of the squared norm in the objective (halved); None: 0.001 for classification. Linear
             regression has no penalty.
         standardise: Give every feature mean 0 and variance 1 of the training examples.
@@ -102,7 +108,7 @@ def from_arrays(
     """
     kind = floating(dtype)
     check_options(public, penalty, name, standardise=standardise, intercept=intercept)
-    split = (task, partition, alpha, shards_per_node, clients, test, test_fraction, seed)
+    split = (task, partition, alpha, shards_per_node, clients, test, test_fraction, test_split, seed)
     taken = taken_in(2, X, y, nodes, *split)
     features, held = taken.features, alike("X", taken.features, taken.test, bool(standardise), taken.classes)
     if standardise:
@@ -116,8 +122,8 @@ def from_arrays(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Numbers in ")  # given above, with the names of columns
         found = _built(taken, penalty, bool(intercept), name, kind)
-    derived = computed(partition, taken.held is not None, bool(standardise))
-    return replace(found, derived=derived, about=taken.about).declared(*public)
+    derived = computed(partition, taken.chose, bool(standardise))
+    return taken.tested(replace(found, derived=derived, about=taken.about)).declared(*public)
 
 
 def _built(taken: "Intake", penalty: float | None, intercept: bool, name: str | None, kind: np.dtype) -> Any:
@@ -153,6 +159,20 @@ class Intake:
     index: list[np.ndarray]  # the training examples of every node
     about: About
     held: np.ndarray | None  # the examples that were held out of those given; None: none were
+    own: np.ndarray | None = None  # the node of every test example; None: they are of no node
+
+    @property
+    def chose(self) -> bool:
+        """Whether the records decided which of them were held out."""
+        return self.held is not None and self.own is None
+
+    def tested(self, problem: Any) -> Any:
+        """The problem with the test examples of every node, if there are some."""
+        return (
+            problem
+            if self.own is None
+            else problem.replace(about=About()).with_own_test(self.own).replace(about=problem.about)
+        )
 
     @property
     def classes(self) -> int:
@@ -172,6 +192,7 @@ def taken_in(
     clients: Any,
     test: Any,
     test_fraction: float,
+    test_split: TestSplit,
     seed: int,
     *,
     encode: bool = True,
@@ -181,6 +202,13 @@ def taken_in(
     X has to have `rank` axes; None: at least two. Without `encode`, numbers in y stay as they are if there is no task.
     """
     check_split(nodes, task, partition, alpha, shards_per_node, test_fraction, seed)
+    checks.one_of(get_args(TestSplit), "It says of what a share is held out.", test_split=test_split)
+    if test_split != "classes" and (test is not None or test_fraction == 0):
+        shown = "a test set is given" if test is not None else "test_fraction = 0"
+        raise ValueError(
+            f'Expected test_split = "classes" where {shown}, got test_split = {test_split!r}. Leave it out; '
+            "problem.with_own_test(nodes) says whose the examples of a given test set are."
+        )
     names: Names | None = None
     if partition == "given":
         features, targets, clients, names, columns, headings = _given(X, y, nodes, clients, rank)
@@ -213,18 +241,20 @@ def taken_in(
     given = None if test is None else _test_set(features, headings, None if asis else classes, test)
     if given is not None:
         check_unseen((features, targets), given)
-    train, tests, clients, held = with_test(
-        (features, targets), given, test_fraction, clients, seed, classes=bool(classes)
-    )
+    how: dict[str, Any] = {"alpha": alpha, "shards_per_node": shards_per_node, "seed": seed}
+    kind, index, place = "clients" if partition == "given" else partition, None, None
+    if test_split != "classes":
+        m = _nodes_of(nodes, clients)
+        parts = sample(kind, targets, m, clients=clients, **how)
+        train, tests, held, index, place = _of_every_node((features, targets), parts, test_fraction, test_split, seed)
+    else:
+        train, tests, clients, held = with_test(
+            (features, targets), given, test_fraction, clients, seed, classes=bool(classes)
+        )
     if classes:
         _warn_of_rare_labels(classes, train[1], None if tests is None else tests[1])
-    m = _NODES if nodes is None else int(nodes)
-    if clients is not None:
-        m = len(np.unique(clients))
-        if nodes not in (None, m):
-            raise ValueError(f"Expected nodes = {m}, the number of clients, got nodes = {nodes}. Leave nodes out.")
-    how = {"alpha": alpha, "shards_per_node": shards_per_node, "clients": clients, "seed": seed}
-    index = sample("clients" if partition == "given" else partition, train[1], m, **how)
+    if index is None:
+        index = sample(kind, train[1], _nodes_of(nodes, clients), clients=clients, **how)
     words = {
         "iid": "iid",
         "dirichlet": f"Dirichlet, alpha = {alpha:g}",
@@ -233,7 +263,39 @@ def taken_in(
         "given": "as given",
     }
     own = names if partition == "given" else client_names(clients)
-    return Intake(*train, tests, index, About(text, words[partition], classes, columns, own), held)
+    return Intake(*train, tests, index, About(text, words[partition], classes, columns, own), held, place)
+
+
+def _nodes_of(nodes: int | None, clients: Any) -> int:
+    """The number of nodes."""
+    if clients is None:
+        return _NODES if nodes is None else int(nodes)
+    m = len(np.unique(clients))
+    if nodes not in (None, m):
+        raise ValueError(f"Expected nodes = {m}, the number of clients, got nodes = {nodes}. Leave nodes out.")
+    return m
+
+
+def _of_every_node(
+    examples: tuple[Any, np.ndarray], parts: list[np.ndarray], fraction: float, split: TestSplit, seed: int
+) -> tuple[Any, Any, np.ndarray, list[np.ndarray], np.ndarray]:
+    """Training and test examples with a share of every node's held out, which, the nodes' index, and tests' nodes."""
+    held, draw = np.zeros(len(examples[1]), bool), generator(seed)
+    for part in parts:
+        count = min(max(round(fraction * len(part)), 1), len(part) - 1)
+        held[(draw.permutation(part) if split == "nodes" else part[::-1])[:count]] = True
+    node = np.zeros(len(held), np.int64)
+    for i, part in enumerate(parts):
+        node[part] = i
+    place, alone = np.cumsum(~held) - 1, sum(len(part) == 1 for part in parts)
+    if alone:
+        warnings.warn(
+            f"{alone} of {len(parts)} nodes have a single example and no test example: metrics of nodes omit them.",
+            stacklevel=5,
+        )
+    index = [place[part[~held[part]]] for part in parts]
+    train, tests = (tuple(part[some] for part in examples) for some in (~held, held))
+    return train, tests, held, index, node[held]
 
 
 def check_split(
