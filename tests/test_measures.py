@@ -126,7 +126,7 @@ def test_devices_and_named_test_examples_give_the_same():
 def test_errors_of_regressions_and_scores_are_those_of_numpy():
     X, y, clients = data()
     labels, far = (y > 0).astype(int), (X + 0.3, y)
-    ring, how = jdfl.network.ring(M), {"steps": 5, "every": 5, "key": 1}
+    ring, how = jdfl.network.ring(M), dict[str, Any](steps=5, every=5, key=1)
     problem = jdfl.from_arrays(X, labels, clients=clients, test=(far[0], labels))
     run = jdfl.run(jdfl.DPSGD(lr=0.5), problem, ring, metrics=["auc", "calibration_error"], **how)
     w, (A, b) = np.asarray(run.params, np.float64).mean(axis=0), (np.asarray(x, np.float64) for x in problem.test)

@@ -203,8 +203,9 @@ def taken_in(
     """
     check_split(nodes, task, partition, alpha, shards_per_node, test_fraction, seed)
     checks.one_of(get_args(TestSplit), "It says of what a share is held out.", test_split=test_split)
-    if test_split != "classes" and (test is not None or test_fraction == 0):
-        shown = "a test set is given" if test is not None else "test_fraction = 0"
+    why = {"a test set is given": test is not None, "test_fraction = 0": test_fraction == 0}
+    if test_split != "classes" and any(why.values()):
+        shown = next(words for words, holds in why.items() if holds)
         raise ValueError(
             f'Expected test_split = "classes" where {shown}, got test_split = {test_split!r}. Leave it out; '
             "problem.with_own_test(nodes) says whose the examples of a given test set are."
@@ -242,7 +243,8 @@ def taken_in(
     if given is not None:
         check_unseen((features, targets), given)
     how: dict[str, Any] = {"alpha": alpha, "shards_per_node": shards_per_node, "seed": seed}
-    kind, index, place = "clients" if partition == "given" else partition, None, None
+    kind: Any = "clients" if partition == "given" else partition
+    index, place = None, None
     if test_split != "classes":
         m = _nodes_of(nodes, clients)
         parts = sample(kind, targets, m, clients=clients, **how)
@@ -278,7 +280,7 @@ def _nodes_of(nodes: int | None, clients: Any) -> int:
 
 def _of_every_node(
     examples: tuple[Any, np.ndarray], parts: list[np.ndarray], fraction: float, split: TestSplit, seed: int
-) -> tuple[Any, Any, np.ndarray, list[np.ndarray], np.ndarray]:
+) -> tuple[tuple[Any, np.ndarray], tuple[Any, np.ndarray], np.ndarray, list[np.ndarray], np.ndarray]:
     """Training and test examples with a share of every node's held out, which, the nodes' index, and tests' nodes."""
     held, draw = np.zeros(len(examples[1]), bool), generator(seed)
     for part in parts:
@@ -293,9 +295,8 @@ def _of_every_node(
             f"{alone} of {len(parts)} nodes have a single example and no test example: metrics of nodes omit them.",
             stacklevel=5,
         )
-    index = [place[part[~held[part]]] for part in parts]
-    train, tests = (tuple(part[some] for part in examples) for some in (~held, held))
-    return train, tests, held, index, node[held]
+    index, (X, y) = [place[part[~held[part]]] for part in parts], examples
+    return (X[~held], y[~held]), (X[held], y[held]), held, index, node[held]
 
 
 def check_split(
