@@ -192,6 +192,9 @@ def catalogue(schema: Node, words: Sequence[str] = ()) -> str:
         "datasets (--problem classification --problem.data)": {
             name: {"about": places.status(name)} for name in places.NAMES
         },
+        "datasets with natural clients (jdfl.problems.natural)": {
+            name: {"about": places.status(name)} for name in places.NATURAL
+        },
         "models (--problem neural --problem.model)": schema["models"],
         "networks (--network)": families["networks"],
         "codecs (--algorithm.codec)": families["codecs"],

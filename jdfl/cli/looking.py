@@ -110,7 +110,7 @@ def data(options: Data) -> int:
     if what == "list":
         if names or options.to is not None:
             raise ValueError(f"Expected nothing after `jdfl data list`, got {names or options.to}.")
-        found = {name: places.status(name) for name in places.NAMES}
+        found = {name: places.status(name) for name in (*places.NAMES, *places.NATURAL)}
         lines = (wrapped(status, f"{name:<{max(map(len, found))}}  ") for name, status in found.items())
         print(json.dumps(found, indent=2) if options.json else "\n".join(lines))
         return 0

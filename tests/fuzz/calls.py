@@ -116,6 +116,7 @@ OWN: dict[str, dict[str, Any]] = {  # beside these, or in their place
     "problems.realsim_like": {"n_examples": 20, "n_features": 9},
     "problems.example1": {"m": M, "n": 6, "s": 2, "rows": (5, 9)},
     "problems.linear_regression": {"features": [X, X]},
+    "problems.natural": {"name": "hsb82", "stand_in": True},
     "problems.load": {"name": "breast_cancer"},
     "problems.neural_classification": {"m": 2, "model": NEURAL},
     "problems.sparse_logistic_regression": {"parts": [(csr_array(x), y) for x, y in PARTS]},
@@ -130,6 +131,7 @@ ELSEWHERE = {  # whose arguments are arrays of a run, made by it alone, or finis
     *("robust.check_combines", "audit_bits", "key_file", "audit_one_run", "observe", "observe_pairs"),
     *("models.from_nnx", "problems.sample_regression", "problems.read_cifar10", "problems.read_idx"),
     *("problems.read_libsvm", "problems.read_mnist", "problems.read_qsar", "problems.data_folder"),
+    *("problems.read_leaf", "problems.read_clients"),
 }
 
 

@@ -89,7 +89,7 @@ def test_any_argument(count):
 
 
 def test_what_is_no_path_is_refused_by_name():
-    readers = [getattr(problems, f"read_{name}") for name in ("cifar10", "idx", "libsvm", "mnist", "qsar")]
+    readers = [getattr(problems, f"read_{name}") for name in ("cifar10", "idx", "leaf", "libsvm", "mnist", "qsar")]
     for read in (*readers, jdfl.read_checkpoint):
         (name, *_) = inspect.signature(read).parameters
         rest = () if read is not jdfl.read_checkpoint else (jdfl.DPSGD(), PROBLEM(), RING())
