@@ -18,6 +18,7 @@ __getattr__ = suggest.attributes(__name__, _public, __all__, _SPELT.get)
 
 hooks.register(
     plot=("jdfl.lab.plots", "of_result"),
+    plot_network=("jdfl.lab.plots", "of_network"),
     save=("jdfl.results.folder", "write_run"),
     report=("jdfl.lab.overview", "write_report"),
     describe=("jdfl.lab.words", "of_result"),

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cbook import is_math_text
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.mathtext import MathTextParser
@@ -28,6 +29,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from jdfl.base import checks
 
 if TYPE_CHECKING:
+    from jdfl.network.tables import Arcs
     from jdfl.observers import Pairs
 
 
@@ -347,6 +349,41 @@ def _wide(given: Any) -> bool:
     values = values[np.isfinite(values)]
     positive = values[values > 0]
     return bool(positive.size and values.min() >= 0 and positive.max() > _WIDE * positive.min())
+
+
+def node_map(
+    places: Mapping[Any, Any], links: "Arcs", named: bool, degrees: bool, ax: Any, width: Width, height: float | None
+) -> Drawn:
+    """Draw nodes at their places [2] by name, links, and arrows where they run one way; one scale for both axes.
+
+    Names are written if `named`, and `degrees` says that places are longitudes and latitudes. `ax`, `width` and
+    `height` are those of `network.plot`, and so is the ValueError for bad ones.
+    """
+    axis = ax if ax is not None else _sheet([""], [], width, height)[1][0]
+    if not isinstance(axis, Axes):
+        raise ValueError(f"Expected matplotlib Axes, got ax = {checks.text(ax)}. For example Figure().subplots().")
+    xy, both = np.array(list(places.values())), set(zip(links.sender.tolist(), links.receiver.tolist()))
+    axis.add_collection(
+        LineCollection([xy[[i, j]] for i, j in both if i < j and (j, i) in both], colors="0.6", linewidths=0.8)
+    )
+    write: Any = axis.annotate
+    for i, j in sorted(both - {(j, i) for i, j in both}):
+        write(
+            "",
+            xy[j],
+            xy[i],
+            arrowprops={"arrowstyle": "->", "color": "0.6", "linewidth": 0.8, "shrinkA": 3, "shrinkB": 3},
+        )
+    axis.scatter(*xy.T, s=max(4, min(24, 1500 / len(xy))), color=COLOURS[0], zorder=2)
+    for name, place in places.items() if named else ():
+        write(_readable(str(name)), place, (2, 2), textcoords="offset points", fontsize=_SMALL)
+    latitude = np.clip(np.abs(xy[:, 1].mean()), 0, 80) if degrees else 0.0
+    axis.set_aspect(1 / np.cos(np.radians(latitude)), adjustable="datalim")
+    axis.set(xlabel="longitude", ylabel="latitude")
+    axis.grid(visible=False)
+    if not degrees:
+        axis.set_axis_off()
+    return Drawn(cast(Figure, axis.get_figure(root=True)), axis)
 
 
 def heat_map(pairs: "Pairs", path: str | Path, provenance: str = "") -> Path:

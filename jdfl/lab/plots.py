@@ -1,18 +1,27 @@
 """What `Result.plot` draws, and the amounts that a plot is asked for."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import networkx as nx
+import numpy as np
 import pandas as pd
 
 from jdfl.base import checks
+from jdfl.base.names import NodeNames
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import Result
 from jdfl.lab import drawing
 from jdfl.lab.curves import AXES, axes_of, labelled, metrics_of
 from jdfl.lab.drawing import Drawn, Width
+from jdfl.network.conversions import to_networkx
+from jdfl.network.graph import round_of
+from jdfl.network.links import per_node
+from jdfl.network.tables import arcs_of
 
 _FIRST = ("suboptimality", "objective")  # of the metrics of a run, what is drawn where none is named
+_NAMED = 60  # nodes whose names are written
 
 
 def of_result(
@@ -51,3 +60,23 @@ def amounts(x: str | Sequence[str], known: Sequence[str]) -> list[str]:
     if len(set(found)) < len(found):
         raise ValueError(f"Expected every amount once, got x = {found!r}.")
     return found
+
+
+def of_network(
+    network: Any, positions: Any, *, labels: bool | None, ax: Any, width: Width, height: float | None
+) -> Drawn:
+    """Draw nodes and links, as `plot` of networks says."""
+    graph, names, inside = round_of(network, 0), network.node_names, network
+    while hasattr(inside, "base"):
+        inside = inside.base
+    positions = per_node("positions", getattr(inside, "positions", None) if positions is None else positions, network)
+    if positions is None:
+        found = nx.spring_layout(to_networkx(replace(graph, names=NodeNames())), iterations=200, seed=0)
+        positions = [found[i] for i in range(graph.m)]
+    checks.shape((graph.m, 2), "Give two numbers for every node.", positions=positions)
+    checks.finite("Give two numbers for every node.", positions=positions)
+    named = graph.m <= _NAMED if labels is None else labels
+    places = dict(zip(names or range(graph.m), np.asarray(positions, float)))
+    return drawing.node_map(
+        places, arcs_of(graph), named, bool(getattr(inside, "geographic", False)), ax, width, height
+    )

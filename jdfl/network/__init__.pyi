@@ -36,6 +36,7 @@ from .tables import bucketed, check_graph, pad, refuse_synchronised, relabel, to
 from .timing import (
     ExponentialTime,
     FixedTime,
+    LinkTimes,
     LogNormalTime,
     ParetoTime,
     Timed,
@@ -44,6 +45,7 @@ from .timing import (
     time_trace,
     timed,
 )
+from .topologies import Topology, topohub
 from .weights import FormatChoice, Weights, laplacian
 
 __all__ = [
@@ -59,6 +61,7 @@ __all__ = [
     "Hops",
     "Late",
     "LinkLoss",
+    "LinkTimes",
     "LogNormalTime",
     "Matchings",
     "Membership",
@@ -81,6 +84,7 @@ __all__ = [
     "Timed",
     "Times",
     "Timing",
+    "Topology",
     "Weights",
     "adding",
     "as_dense",
@@ -143,6 +147,7 @@ __all__ = [
     "timed",
     "to_networkx",
     "to_scipy",
+    "topohub",
     "torus",
     "watts_strogatz",
 ]

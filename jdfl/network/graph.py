@@ -17,7 +17,7 @@ from jax import Array, lax
 from jax.core import Tracer
 
 from jdfl.arrays import ops
-from jdfl.base import checks, struct
+from jdfl.base import checks, hooks, struct
 from jdfl.base.display import Described
 from jdfl.base.names import Names, NodeNames, names_of
 from jdfl.base.names import shown as displayed
@@ -172,6 +172,32 @@ class Shown(Described):
                 new = replace(inside, names=own) if _has_rows(inside) else inside.named(own.names)
                 return replace(cast(Any, self), **{part: new})
         return replace(cast(Any, self), names=own)
+
+    def plot(
+        self,
+        positions: Any = None,
+        *,
+        labels: bool | None = None,
+        ax: Any = None,
+        width: Literal["column", "page"] | float = "page",
+        height: float | None = None,
+    ) -> Any:
+        """Draw nodes and links: `fig, ax = network.plot()`. Links that run one way are arrows.
+
+        Args:
+            positions: Where nodes are [m, 2], in their order, or by name in a mapping or a DataFrame; None: as known,
+                and else so that neighbours are close together.
+            labels: Write the names of nodes; None: of at most 60.
+            ax: Axes of matplotlib to draw into; None: a new figure.
+            width: The width of a new figure: "column" (3.3 inches), "page" (7 inches), or a number of inches.
+            height: Its height in inches; None: as suits the width.
+
+        Returns:
+            The figure and its Axes. A network that changes is drawn as in its first round.
+
+        Raises ValueError for other positions than one for every node.
+        """
+        return hooks.find("plot_network")(self, positions, labels=labels, ax=ax, width=width, height=height)
 
     def _described(self) -> tuple[str, list[tuple[str, str]]]:
         """A heading, and lines for which nothing expensive is computed; inside of JAX the heading alone."""

@@ -28,7 +28,7 @@ from jdfl.base.names import NodeNames, names_in, order_of
 from jdfl.base.settings import Bound, NotNegative, Positive
 from jdfl.base.streams import Stream
 from jdfl.devices import nodes
-from jdfl.network.graph import Graph, Network, Timing
+from jdfl.network.graph import Graph, Network, Timing, round_of
 from jdfl.network.links import INNER, Lasting, Sizes, around, ids, link_keys, node_names, per_node
 from jdfl.network.tables import called, kind_of
 
@@ -47,6 +47,14 @@ class Times(ABC):
     def of_node(self, key: Array, node: Array, count: Array) -> Array:
         """The time [] number `count` [] of a node []: one that is drawn with a key [], unless it is known."""
         return self.draw(key)
+
+    def of_link(self, key: Array, receiver: Array, sender: Array) -> Array:
+        """The time [] of a message from sender [] to receiver []: one that is drawn with a key [], unless known."""
+        return self.draw(key)
+
+    def table(self, keys: Array, senders: Array) -> Array:
+        """The times [m, d] of the messages in the slots of a table senders [m, d], which have the keys [m, d]."""
+        return jax.vmap(jax.vmap(self.of_link, (0, None, 0)))(keys, ids(len(senders)), senders)
 
     def check(self, name: str) -> None:
         """Check the settings; `name` says what the times are. Raises ValueError for settings out of range."""
@@ -126,6 +134,51 @@ class TimeTrace(Times):
             raise ValueError(f"Expected a distribution for {name}, got a TimeTrace, which is for compute. Use others.")
 
 
+@struct.dataclass
+class LinkTimes(Times):
+    """Known times of messages, one for every link, such as `Topology.latency` has."""
+
+    node: Any = struct.field(per_node=True)  # [m] int32, the numbers of nodes in `other`
+    other: Any = struct.field(per_node=True)  # [m, d] int32, the nodes that each one receives from, increasing
+    seconds: Any = struct.field(per_node=True)  # [m, d] the times of their messages
+    names: NodeNames = struct.field(pytree_node=False, default=NodeNames())  # of the rows
+
+    def draw(self, key: Array) -> Array:
+        raise ValueError(
+            "Expected times that do not depend on the link, got LinkTimes, which are for methods with rounds. "
+            "Use another latency, such as FixedTime(float(times.seconds.max()))."
+        )
+
+    def of_link(self, key: Array, receiver: Array, sender: Array) -> Array:
+        """The time [] of a message from sender [] to receiver []; 0 if they are one node, infinite if none is known."""
+        row, wanted = jnp.asarray(self.other)[receiver], jnp.asarray(self.node)[sender]
+        slot = jnp.minimum(jnp.searchsorted(row, wanted), row.shape[0] - 1)
+        known = jnp.where(row[slot] == wanted, jnp.asarray(self.seconds, jnp.float32)[receiver, slot], jnp.inf)
+        return jnp.where(receiver == sender, 0, known)
+
+    def check(self, name: str) -> None:
+        """Refuse it as anything but latency, by the `name` of what the times are; raises ValueError."""
+        if name != "latency":
+            raise ValueError(f"Expected a distribution for {name}, got LinkTimes, which is for latency. Use others.")
+
+    def fitted(self, base: Network) -> Self:
+        """The times in the order of a network's nodes; ValueError for other nodes, and links without a time."""
+        if len(self.node) != base.m:
+            raise ValueError(f"Expected a latency of the links of m = {base.m} nodes, got one of {len(self.node)}.")
+        own, wanted = self.names.names, node_names(base)
+        order = None if own is None or wanted is None else order_of(wanted, own, ("network", "latency"))
+        found = self if order is None else struct.each_row(lambda x: x[order], self)
+        graph = round_of(base, 0)
+        times = np.asarray(found.table(link_keys(jax.random.key(0), _LATENCY, graph, directed=True), graph.senders))
+        if (unknown := np.argwhere(np.asarray(graph.mask) & np.isinf(times))).size:
+            i, j = (int(one) for one in unknown[0])
+            raise ValueError(
+                f"Expected a latency of every link, got none from node {int(graph.senders[i, j])} to node {i} and of "
+                f"{len(unknown)} links in all. Use it with the network that it is of."
+            )
+        return found
+
+
 @checked
 def time_trace(
     seconds: Array | np.ndarray | Sequence[Sequence[float]] | Mapping[Any, Sequence[float]], *, cycle: bool = False
@@ -176,7 +229,7 @@ class Timed(Lasting):
         compute = jax.vmap(self.compute.of_node, (0, 0, None))(_COMPUTE.keys(key, node), node, k) * self.slow()
         keys = link_keys(key, _LATENCY, graph, directed=True)
         bits = self.bits.table(graph.senders) if isinstance(self.bits, Sizes) else jnp.float32(self.bits)
-        travel = jax.vmap(jax.vmap(self.latency.draw))(keys) + bits / self.bandwidth
+        travel = self.latency.table(keys, graph.senders) + bits / self.bandwidth
         return replace(graph, timing=Timing(compute, travel, compute[graph.senders] + travel, self.first))
 
     def slow(self) -> Array:
@@ -206,7 +259,8 @@ def timed(
     Args:
         base: The network whose nodes and messages take time.
         compute: Seconds per gradient, redrawn in each round.
-        latency: Seconds per message on top of its transmission time, redrawn in each round.
+        latency: Seconds per message on top of its transmission time, redrawn in each round; `Topology.latency` has
+            one for every link.
         bandwidth: Bits per second per message, above 0; None: transmission takes no time.
         slowness ([m]): Factor on each node's compute times, drawn once for all rounds from a distribution, or all
             factors themselves, above 0, in the order of the nodes or by their names; None: all nodes are equal.
@@ -230,6 +284,8 @@ def timed(
     for what, times in (("compute", compute), ("latency", latency), ("slowness", slowness)):
         if isinstance(times, Times):
             times.check(what)
+    if isinstance(latency, LinkTimes):
+        latency = latency.fitted(base)
     if isinstance(compute, TimeTrace) and len(compute.seconds) != base.m:
         raise ValueError(
             f"Expected a trace of m = {base.m} nodes, got {len(compute.seconds)}. Give one row for every node."

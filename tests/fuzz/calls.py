@@ -131,7 +131,7 @@ ELSEWHERE = {  # whose arguments are arrays of a run, made by it alone, or finis
     *("robust.check_combines", "audit_bits", "key_file", "audit_one_run", "observe", "observe_pairs"),
     *("models.from_nnx", "problems.sample_regression", "problems.read_cifar10", "problems.read_idx"),
     *("problems.read_libsvm", "problems.read_mnist", "problems.read_qsar", "problems.data_folder"),
-    *("problems.read_leaf", "problems.read_clients"),
+    *("problems.read_leaf", "problems.read_clients", "network.topohub"),
 }
 
 
