@@ -22,4 +22,5 @@ hooks.register(
     save=("jdfl.results.folder", "write_run"),
     report=("jdfl.lab.overview", "write_report"),
     describe=("jdfl.lab.words", "of_result"),
+    plot_partition=("jdfl.lab.splits", "of_problem"),
 )

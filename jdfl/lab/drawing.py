@@ -162,7 +162,7 @@ def lines(
     """
     if not panels:
         raise ValueError("Expected at least one panel, got none.")
-    names = {label: _readable(_fitted(name, _inches(width))) for label, name in names.items()}
+    names = {label: _readable(_fitted(name, inches_of(width))) for label, name in names.items()}
     labels = [*filter(None, names.values()), *[band] * bool(band)]
     if ax is None:
         figure, axes = _sheet(list(panels), labels if any(names.values()) else [], width, height)
@@ -196,7 +196,8 @@ def lines(
     return Drawn(figure, found)
 
 
-def _inches(width: Width) -> float:
+def inches_of(width: Width) -> float:
+    """The inches of a width; ValueError for an unknown name."""
     if isinstance(width, str):
         checks.one_of(tuple(WIDTHS), "Or give inches.", width=width)
         return WIDTHS[width]
@@ -208,29 +209,34 @@ def _sheet(
     titles: Sequence[str], labels: Sequence[str], width: Width, height: float | None
 ) -> tuple[Picture, list[Axes]]:
     """A new figure, with panels next to each other as far as they fit, and room for a legend below them."""
-    inches, panels = _inches(width), len(titles)
+    inches, panels = inches_of(width), len(titles)
     columns = min(panels, max(1, int(inches / _PANEL)))
     rows = -(-panels // columns)
-    if height is not None:
-        checks.positive("It is the height of the figure in inches.", height=height)
-    else:
+    if height is None:
         more = max(_fitted(title, inches / columns).count("\n") for title in titles)
         height = rows * (0.45 + 0.62 * inches / columns + 0.13 * more)
         if labels:  # a legend is filled column by column
             below = -(-len(labels) // _legend(labels, inches)["ncols"])
             lines = [max(label.count("\n") + 1 for label in labels[i::below]) for i in range(below)]
             height += 0.14 * sum(lines) + 0.06
+    figure, axes = blank(inches, height, rows, columns, sharey=True)
+    for axis in axes[panels:]:
+        axis.set_visible(False)
+    return figure, axes[:panels]
+
+
+def blank(inches: float, height: float, rows: int, columns: int, **options: Any) -> tuple[Picture, list[Axes]]:
+    """A new figure with empty panels in rows and columns, as `Figure.subplots` makes them with these options."""
+    checks.positive("It is the height of the figure in inches.", height=height)
     figure = Picture(figsize=(inches, height), layout=ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02))
-    axes = list(figure.subplots(rows, columns, squeeze=False, sharey=True).flat)
+    axes = list(figure.subplots(rows, columns, squeeze=False, **options).flat)
     for axis in axes:
         plain(axis)
         axis.tick_params(which="both", labelsize=_SMALL)
         for one in (axis.xaxis, axis.yaxis):
             one.label.set_fontsize(_LABEL)
             one.get_offset_text().set_fontsize(_SMALL)
-    for axis in axes[panels:]:
-        axis.set_visible(False)
-    return figure, axes[:panels]
+    return figure, axes
 
 
 def _legend(labels: Sequence[str], inches: float) -> dict[str, Any]:

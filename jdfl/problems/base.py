@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 from jax.core import Tracer
 
-from jdfl.base import checks, marking, struct
+from jdfl.base import checks, hooks, marking, struct
 from jdfl.base.arguments import checked
 from jdfl.base.backend import backend
 from jdfl.base.display import Described
@@ -119,6 +119,22 @@ class Problem(Described):
         """
         own = None if names is None else names_of("names", names, self.m)
         return replace(self, about=replace(self.about, nodes=own))
+
+    def plot(self, *, ax: Any = None, width: Any = "column", height: float | None = None) -> Any:
+        """Draw the data partition: the examples of every class at every node as dots, and their number as bars above.
+
+        The area of a dot is in proportion to its examples. Targets, and more than 24 classes, are counted in bins of
+        similar size. Of more than 60 nodes, 60 are drawn, evenly spaced by size. Data without labels have bars alone.
+        The counts are exact: no guarantee covers the picture.
+
+        Args:
+            ax: The two Axes of matplotlib to draw into, or the one for bars alone; None: a new figure.
+            width: The width of a new figure: "column" (3.3 inches), "page" (7 inches), or a number of inches.
+            height: The height of a new figure in inches; None: what the width needs.
+
+        Returns the figure and its Axes, which a notebook shows. Raises ValueError for other Axes and sizes.
+        """
+        return hooks.find("plot_partition")(self, ax=ax, width=width, height=height)
 
     def _described(self) -> tuple[str, Iterator[tuple[str, str]]]:
         return f"{type(self).__name__} {self.name!r}", about.rows(self)

@@ -23,7 +23,7 @@ from jdfl.problems.about import About
 from jdfl.problems.containers import column
 from jdfl.problems.datasets import load
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
-from jdfl.problems.partition import Partition, client_names, generator, sample
+from jdfl.problems.partition import BY_LABEL, Partition, Settings, client_names, generator, sample
 from jdfl.problems.places import NAMES, DataName
 from jdfl.problems.readers import Dataset, Features
 from jdfl.problems.sparse import canonical, sparse_logistic_regression
@@ -41,6 +41,12 @@ def classification(
     penalty: float = 1e-3,
     alpha: float = 0.5,
     shards_per_node: int = 2,
+    classes_per_node: int = 2,
+    sigma: float = 1.0,
+    exponent: float = 1.0,
+    least: int = 1,
+    noise: float = 0.0,
+    rotations: int = 1,
     clients: Clients = None,
     test_fraction: float = 0.2,
     seed: int = 0,
@@ -55,11 +61,18 @@ def classification(
         data: The dataset, or the name of one (see `load`). breast_cancer, digits, realsim_like and epsilon_like are
             always available; JDFL_DATA names the folder with the files of the others.
         m: Number of nodes, at least 1.
-        partition: The data partition: evenly at random, by Dirichlet(alpha) shares of every class, in shards sorted by
-            class, or one node per client.
+        partition: The data partition: evenly at random; by Dirichlet(alpha) shares of every class, or at nodes of equal
+            size; in shards sorted by class; with so many classes at every node; at random with log-normal sizes or
+            those of a power law; or one node per client.
         penalty: Weight >= 0 of the squared norm in the objective (halved).
-        alpha: Concentration > 0 of the Dirichlet partition: small values give nodes with few classes.
+        alpha: Concentration > 0 of the Dirichlet partitions: small values give nodes with few classes.
         shards_per_node: Number of shards of a node, at least 1; most shards contain a single class.
+        classes_per_node: Number of classes of every node for "classes".
+        sigma: Standard deviation >= 0 of ln(size) for "log-normal".
+        exponent: Exponent >= 0 of "power-law": the r-th largest size is in proportion to r^-exponent.
+        least: Fewest examples of a node, >= 1, for "dirichlet", "classes", "log-normal" and "power-law".
+        noise: Standard deviation >= 0 of noise in the last node's features; it grows from 0 at the first node.
+        rotations: Number of fixed rotations (random orthogonal matrices) that nodes have in turn; the first is none.
         clients: The client of every training example [N], for the partition by clients.
         test_fraction: Share of every class held out for testing, in [0, 1), if the dataset has no test set (see
             `holdout`).
@@ -72,6 +85,8 @@ def classification(
     standardised; FileNotFoundError for a file that is not there.
     """
     check_share(test_fraction=test_fraction)
+    how = Settings(alpha, shards_per_node, classes_per_node, sigma, exponent, least, noise, rotations)
+    how.check(partition)
     if isinstance(data, str):
         checks.one_of(NAMES, data=data)
     dataset = load(data, binary=binary) if isinstance(data, str) else data
@@ -83,11 +98,11 @@ def classification(
     test = alike(dataset.name, features, test, dataset.standardise, dataset.classes)
     if dataset.standardise:  # by the training examples alone
         features, test = standardised(features, test)
-    index = sample(partition, labels, m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
+    index = sample(partition, labels, m, clients=clients, seed=seed, **how.used(partition))
+    features = how.skewed(features, index, seed)
     given: dict[str, Any] = {"penalty": penalty, "test": test, "intercept": intercept, "name": dataset.name}
     problem = linear_classifier(features, labels, index, dataset.classes, dtype=dtype, **given)
-    words = partition if partition != "dirichlet" else f"Dirichlet, alpha = {alpha:g}"
-    about = About("classification", words, nodes=client_names(clients))
+    about = About("classification", how.words(partition), nodes=client_names(clients))
     derived = computed(partition, held is not None, dataset.standardise)
     return replace(problem, derived=derived, about=about).declared(*public)
 
@@ -123,7 +138,7 @@ def check_share(**named: Any) -> None:
 
 def computed(partition: str, held_out: bool, standardise: bool) -> tuple[str, ...]:
     """The values of a problem that are computed from all records, by the names of `Problem.declared`."""
-    found = {"standardise": standardise, "holdout": held_out, "partition": partition in ("dirichlet", "shards")}
+    found = {"standardise": standardise, "holdout": held_out, "partition": partition in BY_LABEL}
     return tuple(name for name, happened in found.items() if happened)
 
 

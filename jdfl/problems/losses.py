@@ -30,7 +30,7 @@ from jdfl.problems.about import About
 from jdfl.problems.base import Problem, begun, decided
 from jdfl.problems.classify import check_unseen, computed, standardised
 from jdfl.problems.containers import array_of, table
-from jdfl.problems.partition import iid
+from jdfl.problems.partition import Settings, iid
 from jdfl.problems.ragged import is_ragged
 from jdfl.problems.stack import check_options, floating, joined
 from jdfl.problems.streamed import Streamed
@@ -148,6 +148,12 @@ def from_loss(
     partition: Split = "iid",
     alpha: float = 0.5,
     shards_per_node: int = 2,
+    classes_per_node: int = 2,
+    sigma: float = 1.0,
+    exponent: float = 1.0,
+    least: int = 1,
+    noise: float = 0.0,
+    rotations: int = 1,
     clients: Any = None,
     test: Any = None,
     test_fraction: float = 0.0,
@@ -188,8 +194,8 @@ def from_loss(
         task: Of (X, y): "classification" numbers all labels, and "regression" makes floating-point numbers of y.
         shared: Patterns of the names of the parameters that are common to all nodes, as in ("encoder.*",), where the
             names are the keys on the way to an array, joined by dots; None: all are.
-        partition: How the nodes share (X, y), with `alpha`, `shards_per_node`, `clients` and `seed` as for
-            `from_arrays`; with "given", data is a list of pairs (X, y), or a dict of them by the nodes' names.
+        partition: How the nodes share (X, y); it, the arguments from `alpha` to `clients`, and `seed` are as for
+            `from_arrays`. With "given", data is a list of pairs (X, y), or a dict of them by the nodes' names.
         test: Test examples, a tree like `data` with leaves [M, ...]; None: those of `test_fraction`.
         test_fraction: Share of (X, y) to hold out for testing, in [0, 1), as for `from_arrays`; of every class where
             labels are numbered here.
@@ -211,18 +217,22 @@ def from_loss(
     for argument, value in (("loss", loss), ("predict", predict)):
         if not callable(value) and not (argument == "predict" and value is None):
             checks.refuse(f"{argument} to be a function", argument, value, f"Write def {argument}(params, ...).")
-    check_split(nodes, task, partition, alpha, shards_per_node, test_fraction, seed)
+    how = Settings(alpha, shards_per_node, classes_per_node, sigma, exponent, least, noise, rotations)
+    check_split(nodes, task, partition, how, test_fraction, seed)
     packing, start, count = _packed(params, shared, kind)
     about, derived, index, tested = About("", "as given" if nodes is None else "iid"), (), None, lambda problem: problem
     asked = {"task": task, "partition": partition != "iid", "clients": clients is not None}
     asked |= {"test_fraction": test_fraction, "test_split": test_split != "classes", "standardise": standardise}
+    asked |= {"noise": noise, "rotations": rotations > 1}
     if pair := _pair(data, partition, [name for name, value in asked.items() if value]):
-        split = (task, partition, alpha, shards_per_node, clients, test, test_fraction, test_split, seed)
+        split = (task, partition, how, clients, test, test_fraction, test_split, seed)
         taken = taken_in(None, *pair, nodes, *split, encode=False)
         if issparse(taken.features):
             raise ValueError("Expected dense X for a loss, got a sparse matrix. Use X.toarray().")
         features, test = standardised(taken.features, taken.test) if standardise else (taken.features, taken.test)
-        data, weight = (features, taken.targets), _remaining(weight, pair, taken, kind)
+        taken = replace(taken, features=features, test=test).skewed(how, seed)
+        test = taken.test
+        data, weight = (taken.features, taken.targets), _remaining(weight, pair, taken, kind)
         nodes, index, about = len(taken.index), taken.index, taken.about
         derived, tested = computed(partition, taken.chose, standardise), taken.tested
     stacked, weights, blocks = of_nodes(

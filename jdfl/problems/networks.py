@@ -27,7 +27,7 @@ from jdfl.problems.datasets import unscaled
 from jdfl.problems.logistic import check_labels
 from jdfl.problems.losses import check_number, shapes_of
 from jdfl.problems.neural import Augment, NeuralProblem, NeuralRegression
-from jdfl.problems.partition import Partition, client_names, generator, sample
+from jdfl.problems.partition import Partition, Settings, client_names, generator, sample
 from jdfl.problems.places import NAMES, DataName
 from jdfl.problems.readers import Dataset
 from jdfl.problems.stack import Clients, Images, Public, Shared, check_options, floats_fit, joined, stack
@@ -52,6 +52,12 @@ def neural_classification(
     partition: Partition = "iid",
     alpha: float = 0.5,
     shards_per_node: int = 2,
+    classes_per_node: int = 2,
+    sigma: float = 1.0,
+    exponent: float = 1.0,
+    least: int = 1,
+    noise: float = 0.0,
+    rotations: int = 1,
     clients: Clients = None,
     seed: int = 0,
     init_seed: int = 0,
@@ -77,10 +83,17 @@ def neural_classification(
         model: The architecture, built for the shape of the images and for `dtype`; or a Model.
         shared: The parameters that all nodes have in common: a preset (partpsp-1, partpsp-2, all) or patterns of their
             names, as for `Model.split`; None: the split of the model, which shares everything unless it was split.
-        partition: The data partition: evenly at random, by Dirichlet(alpha) shares of every class, in shards sorted by
-            class, or one node per client.
-        alpha: Concentration > 0 of the Dirichlet partition: small values give nodes with few classes.
+        partition: The data partition: evenly at random; by Dirichlet(alpha) shares of every class, or at nodes of equal
+            size; in shards sorted by class; with so many classes at every node; at random with log-normal sizes or
+            those of a power law; or one node per client.
+        alpha: Concentration > 0 of the Dirichlet partitions: small values give nodes with few classes.
         shards_per_node: Number of shards of a node, at least 1; most shards contain a single class.
+        classes_per_node: Number of classes of every node for "classes".
+        sigma: Standard deviation >= 0 of ln(size) for "log-normal".
+        exponent: Exponent >= 0 of "power-law": the r-th largest size is in proportion to r^-exponent.
+        least: Fewest examples of a node, >= 1, for "dirichlet", "classes", "log-normal" and "power-law".
+        noise: Standard deviation >= 0 of noise in the last node's features; it grows from 0 at the first node.
+        rotations: Number of fixed rotations (images by angles) that nodes have in turn; the first is none.
         clients: The client of every training example [N], for the partition by clients.
         seed: Seed of the split.
         init_seed: Seed of the initial parameters.
@@ -100,6 +113,8 @@ def neural_classification(
     """
     check_options(public, penalty, None, nodes_at_once)
     check_share(test_fraction=test_fraction)
+    how = Settings(alpha, shards_per_node, classes_per_node, sigma, exponent, least, noise, rotations)
+    how.check(partition)
     if isinstance(data, str):
         checks.one_of(NAMES, data=data)
     dataset = _pictured(unscaled(data) if isinstance(data, str) else data, model)
@@ -116,8 +131,12 @@ def neural_classification(
     train, clients = _rows(train, rows), clients if clients is None else np.asarray(clients)[rows]
     if test is not None:
         test = _rows(test, _some(len(test[1]), test_examples, "test_examples", seed + 1))
-    index = sample(partition, train[1], m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
+    index = sample(partition, train[1], m, clients=clients, seed=seed, **how.used(partition))
     mean, deviation = _channels(train[0]) if standardised else (None, None)
+    if noise and train[0].dtype == np.uint8:
+        train, *tests = [(images / np.float32(255), labels) for images, labels in [train, *([test] if test else [])]]
+        test = tests[0] if tests else None
+    train = how.skewed(train[0], index, seed), train[1]
     problem = _built(
         NeuralProblem,
         network,
@@ -127,7 +146,7 @@ def neural_classification(
         penalty,
         start=network.init(init_seed),
         name=f"{dataset.name}, {network.name}",
-        about=About(nodes=client_names(clients)),
+        about=About("", how.words(partition), nodes=client_names(clients)),
         derived=computed(partition, held is not None, standardised),
         mean=mean,
         deviation=deviation,
@@ -149,6 +168,12 @@ def from_model(
     partition: Split = "iid",
     alpha: float = 0.5,
     shards_per_node: int = 2,
+    classes_per_node: int = 2,
+    sigma: float = 1.0,
+    exponent: float = 1.0,
+    least: int = 1,
+    noise: float = 0.0,
+    rotations: int = 1,
     clients: Any = None,
     test: Any = None,
     test_fraction: float = 0.2,
@@ -182,8 +207,8 @@ def from_model(
         task: Whether y has classes or numbers; None: inferred from y, as for `from_arrays`.
         shared: Patterns of the names of the parameters that are common to all nodes, as in ("encoder.*",), or the name
             of a preset of the model; None: all are.
-        partition: How the nodes share the examples. It, `alpha`, `shards_per_node`, `clients`, `test`, `test_fraction`,
-            `test_split` and `seed` are as for `from_arrays`.
+        partition: How the nodes share the examples. It, the arguments from `alpha` to `test_split`, and `seed` are as
+            for `from_arrays`.
         penalty: Weight >= 0 of the squared norm in the objective (halved).
         standardise: Give every feature, or every channel of images, mean 0 and variance 1 of the training examples.
         init_seed: Seed >= 0 of the initial parameters, where `model` is no instance.
@@ -198,9 +223,12 @@ def from_model(
     checks.integer(0, 2**32 - 1, "It is the seed of the initial parameters, such as init_seed=0.", init_seed=init_seed)
     if loss is not None and not callable(loss):
         checks.refuse("loss to be a function", "loss", loss, "Write def loss(output, target).")
-    split = (task, partition, alpha, shards_per_node, clients, test, test_fraction, test_split, seed)
+    how = Settings(alpha, shards_per_node, classes_per_node, sigma, exponent, least, noise, rotations)
+    split = (task, partition, how, clients, test, test_fraction, test_split, seed)
     taken = taken_in(None, X, y, nodes, *split)
     taken = _pictures(taken, bool(standardise))
+    axes = (2, 3) if is_of_torch(model) and taken.features.ndim > 3 else (1, 2)  # of rows and columns
+    taken = taken.skewed(how, seed, axes)
     shape, classes = tuple(taken.features.shape[1:]), taken.classes
     if isinstance(model, str):
         checks.one_of(get_args(ModelName), "Or give an nnx.Module.", model=model)

@@ -30,12 +30,12 @@ from jdfl.problems.containers import by_columns, column, table
 from jdfl.problems.least_squares import linear_regression
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression
-from jdfl.problems.partition import client_names, generator, sample
+from jdfl.problems.partition import OF_CLASSES, Partition, Settings, client_names, generator, sample
 from jdfl.problems.stack import check_options, floating, floats_fit, joined
 
 Task = Literal["classification", "regression"]
 TestSplit = Literal["classes", "nodes", "last"]
-Split = Literal["iid", "dirichlet", "shards", "clients", "given"]
+Split = Literal[Partition, "given"]
 _PENALTY = 1e-3
 _NODES = 20  # where nothing says otherwise
 _SHOWN = 5  # labels in a message
@@ -51,6 +51,12 @@ def from_arrays(
     partition: Split = "iid",
     alpha: float = 0.5,
     shards_per_node: int = 2,
+    classes_per_node: int = 2,
+    sigma: float = 1.0,
+    exponent: float = 1.0,
+    least: int = 1,
+    noise: float = 0.0,
+    rotations: int = 1,
     clients: Any = None,
     test: Any = None,
     test_fraction: float = 0.2,
@@ -82,10 +88,21 @@ def from_arrays(
         task: Whether y has classes or numbers; None: text, truth values and at most 20 different whole numbers are
             classes, and numbers with fractions are targets. Anything else is ambiguous and refused. The text of the
             problem says what was inferred.
-        partition: How the nodes share the examples: evenly at random; by Dirichlet(alpha) shares of every class; sorted
-            by label or target and cut into shards; one node per client; or as given.
-        alpha: Concentration > 0 of the Dirichlet partition: small values give nodes with few classes.
+        partition: How the nodes share the examples: evenly at random; by Dirichlet(alpha) shares of every class, or at
+            nodes of equal size; sorted by label or target and cut into shards; with so many classes at every node; at
+            random with log-normal sizes or those of a power law; one node per client; or as given. The functions of
+            these names in `jdfl.problems.partition` have the formulas. What a partition does not use is refused.
+        alpha: Concentration > 0 of the Dirichlet partitions: small values give nodes with few classes.
         shards_per_node: Number of shards of every node, at least 1.
+        classes_per_node: Number of classes of every node for "classes".
+        sigma: Standard deviation >= 0 of ln(size) for "log-normal".
+        exponent: Exponent >= 0 of "power-law": the r-th largest size is in proportion to r^-exponent.
+        least: Fewest examples of a node, >= 1, for "dirichlet", "classes", "log-normal" and "power-law".
+        noise: Standard deviation >= 0 of Gaussian noise in the features of the last node, after `standardise`; it grows
+            from 0 at the first node (`partition.noisy`). Test examples have none, unless `test_split` makes them a
+            node's.
+        rotations: Number of fixed rotations, after `standardise`, that nodes have in turn (`partition.rotated`): images
+            by angles, other features by random orthogonal matrices. Node 0 has none; test examples as for `noise`.
         clients: The client of every example [N], text or numbers, or the name of a column of X, which gives one node
             per client in sorted order. With partition = "given", the names [m] of the nodes.
         test: Features [M, p] and labels [M] of a test set; None: a share of the examples is held out.
@@ -108,12 +125,13 @@ def from_arrays(
     """
     kind = floating(dtype)
     check_options(public, penalty, name, standardise=standardise, intercept=intercept)
-    split = (task, partition, alpha, shards_per_node, clients, test, test_fraction, test_split, seed)
+    how = Settings(alpha, shards_per_node, classes_per_node, sigma, exponent, least, noise, rotations)
+    split = (task, partition, how, clients, test, test_fraction, test_split, seed)
     taken = taken_in(2, X, y, nodes, *split)
     features, held = taken.features, alike("X", taken.features, taken.test, bool(standardise), taken.classes)
     if standardise:
         features, held = standardised(features, held)
-    taken = replace(taken, features=features, test=held)
+    taken = replace(taken, features=features, test=held).skewed(how, seed)
     floats_fit("X", features, kind, taken.about.features)
     if held is not None:
         floats_fit("test[0]", held[0], kind, taken.about.features)
@@ -161,6 +179,15 @@ class Intake:
     held: np.ndarray | None  # the examples that were held out of those given; None: none were
     own: np.ndarray | None = None  # the node of every test example; None: they are of no node
 
+    def skewed(self, how: Settings, seed: int, axes: tuple[int, int] = (1, 2)) -> "Intake":
+        """The same with features as the nodes have them, also of test examples that are of nodes."""
+        if self.own is None or self.test is None or issparse(self.features) or not how.skews:
+            return replace(self, features=how.skewed(self.features, self.index, seed, axes))
+        n = len(self.targets)
+        index = [np.concatenate([rows, n + np.flatnonzero(self.own == i)]) for i, rows in enumerate(self.index)]
+        features = how.skewed(np.concatenate([self.features, self.test[0]]), index, seed, axes)
+        return replace(self, features=features[:n], test=(features[n:], self.test[1]))
+
     @property
     def chose(self) -> bool:
         """Whether the records decided which of them were held out."""
@@ -187,8 +214,7 @@ def taken_in(
     nodes: int | None,
     task: Task | None,
     partition: Split,
-    alpha: float,
-    shards_per_node: int,
+    how: Settings,
     clients: Any,
     test: Any,
     test_fraction: float,
@@ -199,9 +225,10 @@ def taken_in(
 ) -> Intake:
     """The examples of every node and of the test set, for arguments of `from_arrays`, which are all checked.
 
-    X has to have `rank` axes; None: at least two. Without `encode`, numbers in y stay as they are if there is no task.
+    The caller applies `skewed`. X has to have `rank` axes; None: at least two. Without `encode`, numbers in y stay as
+    they are if there is no task.
     """
-    check_split(nodes, task, partition, alpha, shards_per_node, test_fraction, seed)
+    check_split(nodes, task, partition, how, test_fraction, seed)
     checks.one_of(get_args(TestSplit), "It says of what a share is held out.", test_split=test_split)
     why = {"a test set is given": test is not None, "test_fraction = 0": test_fraction == 0}
     if test_split != "classes" and any(why.values()):
@@ -223,7 +250,7 @@ def taken_in(
         if clients is not None and partition == "iid":
             partition = "clients"
     asis = not encode and task is None and targets.dtype.kind in "biuf"
-    task, text = (task, "") if asis and partition != "dirichlet" else _task_of(targets, task)
+    task, text = (task, "") if asis and partition not in OF_CLASSES else _task_of(targets, task)
     classes: tuple[Any, ...] = ()
     if task == "classification" and not asis:
         classes, targets = _encode_labels(targets)
@@ -234,20 +261,19 @@ def taken_in(
                 f"Expected different targets in y, got y = {targets[0]:.6g} in every example. Check that y is the "
                 "right column."
             )
-        if partition == "dirichlet":
+        if partition in OF_CLASSES:
             raise ValueError(
-                'Expected partition = "iid", "shards" or "clients" for regression, got partition = "dirichlet", which '
-                'splits classes. Use "shards" to sort the examples by target, or give clients.'
+                f'Expected a partition without classes for regression, got partition = "{partition}". Use "shards" to '
+                "sort the examples by target, or give clients."
             )
     given = None if test is None else _test_set(features, headings, None if asis else classes, test)
     if given is not None:
         check_unseen((features, targets), given)
-    how: dict[str, Any] = {"alpha": alpha, "shards_per_node": shards_per_node, "seed": seed}
     kind: Any = "clients" if partition == "given" else partition
     index, place = None, None
     if test_split != "classes":
         m = _nodes_of(nodes, clients)
-        parts = sample(kind, targets, m, clients=clients, **how)
+        parts = sample(kind, targets, m, clients=clients, seed=seed, **how.used(kind))
         train, tests, held, index, place = _of_every_node((features, targets), parts, test_fraction, test_split, seed)
     else:
         train, tests, clients, held = with_test(
@@ -256,16 +282,9 @@ def taken_in(
     if classes:
         _warn_of_rare_labels(classes, train[1], None if tests is None else tests[1])
     if index is None:
-        index = sample(kind, train[1], _nodes_of(nodes, clients), clients=clients, **how)
-    words = {
-        "iid": "iid",
-        "dirichlet": f"Dirichlet, alpha = {alpha:g}",
-        "shards": f"{shards_per_node} shards per node",
-        "clients": "one node per client",
-        "given": "as given",
-    }
+        index = sample(kind, train[1], _nodes_of(nodes, clients), clients=clients, seed=seed, **how.used(kind))
     own = names if partition == "given" else client_names(clients)
-    return Intake(*train, tests, index, About(text, words[partition], classes, columns, own), held, place)
+    return Intake(*train, tests, index, About(text, how.words(partition), classes, columns, own), held, place)
 
 
 def _nodes_of(nodes: int | None, clients: Any) -> int:
@@ -299,9 +318,7 @@ def _of_every_node(
     return (X[~held], y[~held]), (X[held], y[held]), held, index, node[held]
 
 
-def check_split(
-    nodes: Any, task: Any, partition: Any, alpha: Any, shards_per_node: Any, test_fraction: Any, seed: Any
-) -> None:
+def check_split(nodes: Any, task: Any, partition: Any, how: Settings, test_fraction: Any, seed: Any) -> None:
     """Refuse wrong values of arguments about the split of examples over nodes."""
     if nodes is not None:
         checks.integer(1, None, "Give the number of nodes, for example nodes=20.", nodes=nodes)
@@ -309,9 +326,7 @@ def check_split(
     if task is not None:
         checks.one_of(get_args(Task), "None infers the task from y.", task=task)
     checks.integer(0, None, "The seed decides on the split, for example seed=0.", seed=seed)
-    checks.positive("Small values of alpha, such as 0.1, give unequal nodes; 100 gives similar ones.", alpha=alpha)
-    checks.shape((), "It is one number for all classes.", alpha=alpha)
-    checks.integer(1, None, "It is the number of pieces of each node.", shards_per_node=shards_per_node)
+    how.check(partition)
     check_share(test_fraction=test_fraction)
 
 

@@ -69,6 +69,7 @@ USUAL |= {
     "alpha": 1.0,
     "fraction": 0.25,
 }
+USUAL |= {"index": [np.array([0]), np.array([1, 2])], "noise": 0.1, "rotations": 2}
 USUAL |= {"loss": squared, "params": np.zeros(3), "partition": "iid", "tolerance": 0.1, "value": 0.1, "s": 2}
 NEURAL = Later(lambda: models.mlp(shape=(3, 1, 1), classes=2, hidden=2))
 OWN: dict[str, dict[str, Any]] = {  # beside these, or in their place
