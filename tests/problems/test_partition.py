@@ -154,7 +154,8 @@ def test_balanced_nodes_have_the_proportions_of_their_draws(alpha):
     parts = partition.dirichlet_balanced(labels, 200, alpha=alpha, seed=1)
     squares = [np.sum((np.bincount(labels[part], minlength=5) / len(part)) ** 2) for part in parts]
     wanted = (alpha + 1) / (5 * alpha + 1)  # E sum_c p_c^2, and of 200 examples a bit more
-    assert abs(np.mean(squares) - wanted - (1 - wanted) / 200) < 0.2 * (wanted - 0.2)
+    for some in (squares, squares[-20:]):  # the last nodes as well
+        assert abs(np.mean(some) - wanted - (1 - wanted) / 200) < 0.3 * (wanted - 0.2)
 
 
 @given(st.integers(1, 9), st.sampled_from([0.0, 0.5, 2.0, 400.0]), st.integers(0, 7), SEED)
