@@ -121,31 +121,24 @@ def test_dirichlet(m, alpha, least, seed):
     used_once(parts, 60)
     assert len(parts) == m
     assert min(len(part) for part in parts) >= least
+    balanced = partition.dirichlet_balanced(labels, m, alpha=alpha, seed=seed)
+    used_once(balanced, 60)
+    assert np.ptp([len(part) for part in balanced]) <= 1
 
 
 @given(st.integers(1, 9), st.integers(1, 5), SEED)
 def test_every_node_has_k_classes_which_are_divided_equally(m, k, seed):
     labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(5), [11, 12, 30, 9, 40]))
     if m * k < 5:
-        with pytest.raises(ValueError, match=f">= {-(-5 // m)}"):
-            partition.classes(labels, m, classes_per_node=k, seed=seed)
+        all_refused((lambda: partition.classes(labels, m, classes_per_node=k), f"classes_per_node >= {-(-5 // m)}"))
         return
     parts = partition.classes(labels, m, classes_per_node=k, seed=seed, least=k)
     used_once(parts, 102)
     counts = np.stack([np.bincount(labels[part], minlength=5) for part in parts])
     assert np.all(np.sum(counts > 0, axis=1) == k)
     assert all(np.ptp(column[column > 0]) <= 1 for column in counts.T)
-    fewest = counts.sum(axis=1).min()
-    with pytest.raises(ValueError, match="least"):
-        partition.classes(labels, m, classes_per_node=k, seed=seed, least=int(fewest) + 1)
-
-
-@given(st.integers(1, 8), st.sampled_from([1e-6, 0.05, 0.5, 100.0]), SEED)
-def test_balanced_nodes_differ_by_one_example(m, alpha, seed):
-    labels = np.random.default_rng(seed).integers(0, 4, 61)
-    parts = partition.dirichlet_balanced(labels, m, alpha=alpha, seed=seed)
-    used_once(parts, 61)
-    assert np.ptp([len(part) for part in parts]) <= 1
+    many = int(counts.sum(axis=1).min()) + 1
+    all_refused((lambda: partition.classes(labels, m, classes_per_node=k, seed=seed, least=many), f"{many}"))
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 10.0])
@@ -185,8 +178,7 @@ def test_features_of_nodes_have_growing_noise_and_fixed_rotations(m, rotations, 
     for i, rows in enumerate(index):
         assert abs(found[rows].std() - 0.5 * i / max(1, m - 1)) < 0.04
     if rotations > m:
-        with pytest.raises(ValueError, match="rotations"):
-            partition.rotated(X, index, rotations=rotations)
+        all_refused((lambda: partition.rotated(X, index, rotations=rotations), f"rotations = {rotations}"))
         return
     found = partition.rotated(X, index, rotations=rotations, seed=seed)
     turned = [np.linalg.lstsq(X[rows], found[rows])[0] for rows in index]
@@ -221,6 +213,17 @@ def test_problems_have_the_examples_of_the_partition_and_the_features_of_their_n
                 order = np.asarray(weight) > 0
                 np.testing.assert_allclose(np.asarray(features)[order], wanted[rows], rtol=1e-6)
                 np.testing.assert_array_equal(np.asarray(labels)[order], y[rows])
+
+
+def test_test_examples_of_a_node_are_rotated_as_its_training_examples_are():
+    X, y = np.random.default_rng(0).normal(size=(300, 3)), np.arange(300) % 2
+    made = [jdfl.from_arrays(X, y, 5, intercept=False, test_split="last", rotations=r) for r in (1, 5)]
+    for i in range(5):
+        (plain, turned), (test, own) = (
+            [one.nodes(i).data[0] for one in some] for some in (made, [p.own_test for p in made])
+        )
+        np.testing.assert_allclose(test @ np.linalg.lstsq(plain, turned)[0], own, atol=1e-5)
+        assert (i == 0) == np.allclose(test, own)
 
 
 def test_the_picture_has_every_example():
