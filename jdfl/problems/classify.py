@@ -163,10 +163,12 @@ def with_test(
     except ValueError as error:
         raise ValueError(f"{error} Use another test_fraction, or test_fraction = 0 for no test set.") from None
     if clients is not None:
-        keys = list(_keys(features))
-        for client in np.setdiff1d(clients, clients[~held]):  # no client is left without any example
-            first = keys[int(np.flatnonzero(clients == client)[0])]
-            held[[key == first for key in keys]] = False
+        every, first = np.unique(clients, return_index=True)
+        lost = first[~np.isin(every, clients[~held])]  # no client is left without any example
+        if lost.size:
+            keys = list(_keys(features))
+            again = {keys[i] for i in lost}
+            held[[key in again for key in keys]] = False
         clients = clients[~held]
     test = (features[held], targets[held]) if held.any() else None
     return (features[~held], targets[~held]), test, clients, held
