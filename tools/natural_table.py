@@ -22,7 +22,7 @@ def table() -> Any:
         warnings.filterwarnings("ignore", ".* rows are dropped")  # there is a column for it
         return pd.DataFrame(
             [
-                natural_data.natural(name, clients=kind).statistics()
+                natural_data.natural(name, clients=kind).statistics() | {"clients": kind}
                 for name in places.NATURAL
                 for kind in natural_data.kinds(name)
             ]
