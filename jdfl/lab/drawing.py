@@ -226,7 +226,7 @@ def _sheet(
 
 
 def blank(inches: float, height: float, rows: int, columns: int, **options: Any) -> tuple[Picture, list[Axes]]:
-    """A new figure with empty panels in rows and columns, as `Figure.subplots` makes them with these options."""
+    """A new figure, `inches` wide and `height` tall, with panels in rows and columns by `Figure.subplots`."""
     checks.positive("It is the height of the figure in inches.", height=height)
     figure = Picture(figsize=(inches, height), layout=ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02))
     axes = list(figure.subplots(rows, columns, squeeze=False, **options).flat)

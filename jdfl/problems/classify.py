@@ -62,7 +62,7 @@ def classification(
             always available; JDFL_DATA names the folder with the files of the others.
         m: Number of nodes, at least 1.
         partition: The data partition: evenly at random; by Dirichlet(alpha) shares of every class, or at nodes of equal
-            size; in shards sorted by class; with so many classes at every node; at random with log-normal sizes or
+            size; in shards sorted by class; with some classes at every node; at random with log-normal sizes or
             those of a power law; or one node per client.
         penalty: Weight >= 0 of the squared norm in the objective (halved).
         alpha: Concentration > 0 of the Dirichlet partitions: small values give nodes with few classes.

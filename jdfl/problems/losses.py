@@ -194,8 +194,9 @@ def from_loss(
         task: Of (X, y): "classification" numbers all labels, and "regression" makes floating-point numbers of y.
         shared: Patterns of the names of the parameters that are common to all nodes, as in ("encoder.*",), where the
             names are the keys on the way to an array, joined by dots; None: all are.
-        partition: How the nodes share (X, y); it, the arguments from `alpha` to `clients`, and `seed` are as for
-            `from_arrays`. With "given", data is a list of pairs (X, y), or a dict of them by the nodes' names.
+        partition: How the nodes share (X, y), with `alpha`, `shards_per_node`, `classes_per_node`, `sigma`, `exponent`,
+            `least`, `noise`, `rotations`, `clients` and `seed` as for `from_arrays`; with "given", data is a list of
+            pairs (X, y), or a dict of them by the nodes' names.
         test: Test examples, a tree like `data` with leaves [M, ...]; None: those of `test_fraction`.
         test_fraction: Share of (X, y) to hold out for testing, in [0, 1), as for `from_arrays`; of every class where
             labels are numbered here.

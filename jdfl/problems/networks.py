@@ -84,7 +84,7 @@ def neural_classification(
         shared: The parameters that all nodes have in common: a preset (partpsp-1, partpsp-2, all) or patterns of their
             names, as for `Model.split`; None: the split of the model, which shares everything unless it was split.
         partition: The data partition: evenly at random; by Dirichlet(alpha) shares of every class, or at nodes of equal
-            size; in shards sorted by class; with so many classes at every node; at random with log-normal sizes or
+            size; in shards sorted by class; with some classes at every node; at random with log-normal sizes or
             those of a power law; or one node per client.
         alpha: Concentration > 0 of the Dirichlet partitions: small values give nodes with few classes.
         shards_per_node: Number of shards of a node, at least 1; most shards contain a single class.
@@ -207,8 +207,9 @@ def from_model(
         task: Whether y has classes or numbers; None: inferred from y, as for `from_arrays`.
         shared: Patterns of the names of the parameters that are common to all nodes, as in ("encoder.*",), or the name
             of a preset of the model; None: all are.
-        partition: How the nodes share the examples. It, the arguments from `alpha` to `test_split`, and `seed` are as
-            for `from_arrays`.
+        partition: How the nodes share the examples. It, `alpha`, `shards_per_node`, `classes_per_node`, `sigma`,
+            `exponent`, `least`, `noise`, `rotations`, `clients`, `test`, `test_fraction`, `test_split` and `seed` are
+            as for `from_arrays`.
         penalty: Weight >= 0 of the squared norm in the objective (halved).
         standardise: Give every feature, or every channel of images, mean 0 and variance 1 of the training examples.
         init_seed: Seed >= 0 of the initial parameters, where `model` is no instance.

@@ -272,7 +272,7 @@ def sample(
 
 @dataclass(frozen=True)
 class Settings:
-    """What problems take beside the name of a partition."""
+    """The settings of a partition, and of the features of its nodes."""
 
     alpha: Any = 0.5
     shards_per_node: Any = 2
@@ -371,7 +371,7 @@ def rotated(
 
 
 def _dense(name: str, features: Any, index: Sequence[Any]) -> np.ndarray:
-    """The features of examples of which each is at one node at most."""
+    """Dense features, whose examples are at one node each, or at none."""
     if issparse(features) or np.ndim(features) < 2:
         checks.refuse(f"dense features [N, ...] with {name}", "X", features, "Use X.toarray() for sparse ones.")
     checks.real(features=features)

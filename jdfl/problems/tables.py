@@ -89,7 +89,7 @@ def from_arrays(
             classes, and numbers with fractions are targets. Anything else is ambiguous and refused. The text of the
             problem says what was inferred.
         partition: How the nodes share the examples: evenly at random; by Dirichlet(alpha) shares of every class, or at
-            nodes of equal size; sorted by label or target and cut into shards; with so many classes at every node; at
+            nodes of equal size; sorted by label or target and cut into shards; with some classes at every node; at
             random with log-normal sizes or those of a power law; one node per client; or as given. The functions of
             these names in `jdfl.problems.partition` have the formulas. What a partition does not use is refused.
         alpha: Concentration > 0 of the Dirichlet partitions: small values give nodes with few classes.
