@@ -156,6 +156,8 @@ def per_node(result: Any, problem: Problem, measure: Measure = "accuracy") -> pd
     Raises:
         ValueError: For a problem without test examples of nodes, of another size, or that the measure does not fit.
     """
+    if not hasattr(result, "params"):
+        checks.refuse("the result of a run", "result", result, "Give what jdfl.run returns.")
     checks.one_of(MEASURES, measure=measure)
     if lacked := missing(NODE_METRICS[MEASURES.index(measure) * len(SUMMARIES)], problem):
         raise ValueError(f"The measure {measure!r} needs {lacked}; see {problem.name}.")

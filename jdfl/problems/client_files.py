@@ -41,6 +41,11 @@ class ClientData:
         joined = pd.concat(features, ignore_index=True) if hasattr(features[0], "iloc") else np.concatenate(features)
         return joined, np.concatenate(labels)
 
+    @property
+    def test_clients(self) -> list[str]:
+        """The client of every example of `test` [M], for `problem.with_own_test(data.test_clients)`."""
+        return [name for name, (_, labels) in self.tests.items() for _ in range(len(labels))]
+
     def __repr__(self) -> str:
         """One line."""
         sizes, tests = [len(one) for one in self.y.values()], [len(one) for _, one in self.tests.values()]

@@ -10,11 +10,12 @@ from typing import Any, NoReturn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from jdfl.base import struct
 
-_SHARE, _FIXED = 0.05, 2**18  # what a block costs beside its examples: a share of all of them, and numbers (to compile)
+_SHARE, _FIXED = 0.05, 2**18  # what a block costs besides its examples: a share of all, and numbers
+_LEAST = 64  # numbers that an example at least costs, whatever is stored of it
 _RATIO = 1.5  # of padded to stored examples, below which all nodes are one block
 _WIDTHS = 256  # sizes that are tried as widths
 _ARRAY = "Its rows have different lengths: problem.local(i) has the examples of node i, problem.padded() those of all."
@@ -91,6 +92,30 @@ class Blocks:
         found = [run(function, *self.take(stacked, b)) for b in range(len(self.widths))]
         return jax.tree.map(lambda *parts: self._padded(parts), *found)
 
+    def one_by_one(self, function: Callable[..., Any], stacked: Any) -> Any:
+        """As `each`, one node after another, whose results are written where they belong and nowhere else."""
+
+        def rows(b: int, j: Any) -> Any:
+            i = self.nodes[b][j]
+            return i, jax.tree.map(lambda x: x.parts[b][j] if is_ragged(x) else x[i], stacked, is_leaf=is_ragged)
+
+        shapes = [jax.eval_shape(lambda b=b: function(*rows(b, 0)[1])) for b in range(len(self.widths))]
+        found = jax.tree.map(
+            lambda *of: jnp.zeros((len(self.place), *max(one.shape for one in of)), of[0].dtype), *shapes
+        )
+        for b, nodes in enumerate(self.nodes):
+
+            def one(j: Array, found: Any, b: int = b) -> Any:
+                i, given = rows(b, j)
+
+                def put(all: Array, new: Array) -> Array:
+                    return all.at[i, : len(new)].set(new) if new.shape != all.shape[1:] else all.at[i].set(new)
+
+                return jax.tree.map(put, found, function(*given))
+
+            found = lax.fori_loop(0, len(nodes), one, found)
+        return found
+
     def per_example(self, function: Callable[..., Any], stacked: Any) -> Any:
         """The results of a function of single nodes with a row for each of their examples, as ragged arrays."""
         found = [jax.vmap(function)(*self.take(stacked, b)) for b in range(len(self.widths))]
@@ -139,8 +164,8 @@ def _at(x: Any, rows: Any) -> Any:
 def widths_of(sizes: np.ndarray, numbers: int) -> tuple[int, ...]:
     """The widths of the cheapest blocks for nodes of these sizes [m], whose examples have so many `numbers`.
 
-    The cheapest are those with the fewest stored examples, where each block costs more: 5 % of all examples, and as
-    many as have 2^18 numbers. There is one width if blocks would save less than a third.
+    The cheapest are those with the fewest stored examples, where each block costs more: 5 % of all examples, and the
+    number of examples that have 2^18 numbers, at most 2^12. There is one width if blocks would save less than a third.
     """
     found, count = np.unique(sizes, return_counts=True)
     below, total, most = np.concatenate([[0], np.cumsum(count)]), float(sizes.sum()), int(found[-1])
@@ -149,7 +174,7 @@ def widths_of(sizes: np.ndarray, numbers: int) -> tuple[int, ...]:
         tried = np.unique(np.searchsorted(found, np.geomspace(found[0], most, _WIDTHS)).clip(max=len(found) - 1))
     ends = np.concatenate([[0], below[tried + 1]])  # nodes that are at most as large
     cost, before = np.zeros(len(ends)), np.zeros(len(ends), int)
-    each = _SHARE * total + _FIXED / numbers
+    each = _SHARE * total + _FIXED / max(numbers, _LEAST)
     for k in range(1, len(ends)):
         every = cost[:k] + (ends[k] - ends[:k]) * found[tried[k - 1]]
         before[k] = np.argmin(every)

@@ -14,7 +14,7 @@ from jdfl.arrays import ops
 from jdfl.base import checks, struct
 from jdfl.base.backend import backend
 from jdfl.problems.base import Problem
-from jdfl.problems.ragged import is_ragged
+from jdfl.problems.ragged import any_ragged, is_ragged
 
 _CACHED = 2**15  # numbers of a node that a CPU keeps at hand while it computes with them
 
@@ -33,15 +33,26 @@ class Streamed(Problem):
         """Whether an example's loss depends on the other examples of its batch, as with batch normalisation."""
         return False
 
+    def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
+        blocked = self.blocks is not None and any_ragged(stacked)
+        if blocked and self._at_once(self.m, jax.tree.leaves(stacked)) == 1:
+            return self.blocks.one_by_one(function, stacked)
+        return super().each(function, *stacked)
+
+    def _at_once(self, m: int, leaves: list[Any]) -> int:
+        """How many of m nodes are computed side by side."""
+        if self.nodes_at_once is not None:
+            return self.nodes_at_once
+        many = sum(leaf.size for leaf in leaves) > m * _CACHED
+        return 1 if many and backend() == "cpu" else m
+
     def _each(self, function: Callable[..., Any], *stacked: Any) -> Any:
         leaves = jax.tree.leaves(stacked)
-        m, at_once = leaves[0].shape[0], self.nodes_at_once
+        m = leaves[0].shape[0]
+        at_once = self._at_once(m, leaves)
         if m == 1:  # products without an axis of one are laid out better
             found = function(*jax.tree.map(lambda leaf: leaf[0], stacked))
             return jax.tree.map(lambda leaf: leaf[None], found)
-        if at_once is None:
-            many = sum(leaf.size for leaf in leaves) > m * _CACHED
-            at_once = 1 if many and backend() == "cpu" else m
         if at_once >= m:
             return jax.vmap(function)(*stacked)
         return lax.map(lambda rows: function(*rows), stacked, batch_size=None if at_once == 1 else at_once)

@@ -80,7 +80,12 @@ def learned(form: str, sizes: tuple[int, ...] = SIZES, seed: int = 0) -> Any:
     if form == "model":
         return jdfl.from_model("mlp", X, y, clients=clients, test=(X[:9] + 1e-3, y[:9]))
     params = {"w": jnp.zeros(3), "b": jnp.zeros(())}
-    given: dict[str, Any] = {"task": "classification", "test": (X[:9] + 1e-3, y[:9]), "clients": clients}
+    given: dict[str, Any] = {
+        "nodes_at_once": 1 if form == "one by one" else None,
+        "task": "classification",
+        "test": (X[:9] + 1e-3, y[:9]),
+        "clients": clients,
+    }
     return jdfl.from_loss(
         lambda p, e: jax.nn.softplus(_score(p, e[0]) * (1.0 - 2 * e[1])), params, (X, y), predict=_score, **given
     )
@@ -90,7 +95,7 @@ def _score(p: Any, x: Any) -> Any:
     return x @ p["w"] + p["b"]
 
 
-@pytest.mark.parametrize("form", ["logistic", "softmax", "loss", "model"])
+@pytest.mark.parametrize("form", ["logistic", "softmax", "loss", "one by one", "model"])
 def test_metrics_and_resumed_runs_are_those_of_padded_examples(form):
     problem, ring = learned(form), jdfl.network.ring(M)
     assert problem.blocks is not None
