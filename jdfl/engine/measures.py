@@ -83,10 +83,9 @@ def auc(w: Array, problem: Problem) -> Array:
     def one(w: Array) -> Array:
         scores = problem.scores(w, X)
         margin = scores.reshape(len(y)) if scores.size == len(y) else scores[:, 1] - scores[:, 0]
-        below = jnp.sort(jnp.where(positive, jnp.inf, margin))
+        below = jnp.sort(jnp.where(positive, jnp.inf, margin))  # negatives, and then the places of positives
         less, most = (jnp.searchsorted(below, margin, side=side) for side in ("left", "right"))
         here, others = jnp.sum(positive), jnp.sum(~positive)
-        most = jnp.minimum(most, others)  # positives are at the end
         share = (less + most).astype(w.dtype) / (2 * others.astype(w.dtype))
         return jnp.sum(jnp.where(positive, share, 0)) / here.astype(w.dtype)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import hypothesis.strategies as st
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 
 import jdfl
+from jdfl.algorithms.gradients import sample
 from jdfl.problems import ragged
 from tests.contract.table import TABLE, Row
 from tests.contract.test_contract import on
@@ -68,6 +70,25 @@ def test_batches_in_blocks_are_the_same_examples(row, sampling):
     except (TypeError, ValueError):  # the method takes no batches, or not these
         pytest.skip("the method refuses this sampling")
     same(algorithm, row)
+
+
+@pytest.mark.parametrize("sampling", ["replacement", "subset", "poisson"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_every_example_is_drawn_as_often_as_its_rate_says(sampling, padded):
+    problem, times = uneven().padded() if padded else uneven(), 4000
+    features = problem.padded().data[0][:, :, 0]
+
+    def drawn(key: Any) -> Any:
+        here: Any = SimpleNamespace(problem=problem, local_step=0, keys=lambda *_: jax.random.split(key, M))
+        data, weight, _ = sample(here, sampling, 2)
+        if sampling == "poisson":
+            return (weight if padded else problem.blocks.padded(weight)) > 0
+        return (data[0][:, :, None, 0] == features[:, None]).sum(axis=1)
+
+    found = jax.jit(jax.vmap(drawn))(jax.random.split(jax.random.key(7), times)).astype(float).mean(axis=0)
+    for i, size in enumerate(SIZES):
+        assert not found[i, size:].any()
+        np.testing.assert_allclose(found[i, :size], 2 / size, atol=5 * np.sqrt(2 / size / times))
 
 
 def learned(form: str, sizes: tuple[int, ...] = SIZES, seed: int = 0) -> Any:
@@ -170,6 +191,15 @@ def test_blocks_have_every_node_once_and_cost_the_least(sizes, numbers, groups):
     for cut in sorted(set(sizes))[:-1]:  # no other two blocks are cheaper
         below = int((np.array(sizes) <= cut).sum())
         assert cheap + each * len(widths) <= below * cut + (len(sizes) - below) * max(sizes) + 2 * each + 1e-6
+
+
+def test_natural_sizes_are_cut_and_equal_ones_are_not(monkeypatch):
+    monkeypatch.undo()  # what a block costs is that of users
+    sizes = np.random.default_rng(0).lognormal(np.log(50), 0.75, 1128).astype(int).clip(10)
+    (blocks,) = ragged.blocks_of(sizes[None], 27)
+    assert blocks.stored < 1.6 * sizes.sum() < sizes.size * sizes.max() / 4
+    for few in (sizes[:20], np.full(1128, 60), 60 + sizes // 20):
+        assert ragged.blocks_of(few[None], 27) is None
 
 
 def test_a_nodes_examples_are_those_that_it_was_given():
