@@ -53,7 +53,8 @@ def intents(
     name, links = type(program.algorithm).__name__, getattr(network, "name", "a network")
     guarantee, records = exposing(guarantee_of(program, problem, stop), derived, problem.public), records_of(problem)
     if ("data", id(problem)) not in known:
-        whole: dict[str, Any] = {"data": problem.data, "weight": problem.weight}
+        plain = problem.padded()  # blocks say nothing of the records
+        whole: dict[str, Any] = {"data": plain.data, "weight": plain.weight}
         known["data", id(problem)] = name_of(settings_of(**whole), checksums(**whole)), checksums(problem=problem)
     data, sums = known["data", id(problem)]
     bare = replace(problem, optimum=None)  # which metrics may have brought, and no step reads

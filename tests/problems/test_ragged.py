@@ -14,6 +14,7 @@ from hypothesis import given
 
 import jdfl
 from jdfl.algorithms.gradients import sample
+from jdfl.engine.booking import intents
 from jdfl.problems import ragged
 from tests.contract.table import TABLE, Row
 from tests.contract.test_contract import on
@@ -140,10 +141,14 @@ def test_a_record_is_as_safe_in_blocks(sampling):
     gradients, problem = jdfl.Gradients(clip=0.5, mechanism=jdfl.Gaussian(1.0), **batch), uneven()
     np.testing.assert_array_equal(gradients.sensitivities(problem), gradients.sensitivities(problem.padded()))
     algorithm = jdfl.DPSGD(lr=0.1, gradients=gradients)
-    runs = [jdfl.run(algorithm, one, jdfl.network.ring(M), steps=5, key=1) for one in (problem, problem.padded())]
+    ring = jdfl.network.ring(M)
+    runs = [jdfl.run(algorithm, one, ring, steps=5, key=1) for one in (problem, problem.padded())]
     one, other = (jdfl.account(run, delta=1e-5) for run in runs)
     assert one.epsilon == other.epsilon > 0
     assert str(one) == str(other)
+    given: Any = {"keys": [1], "steps": 5}
+    booked = [next(iter(intents(algorithm, some, ring, None, **given))) for some in (problem, problem.padded())]
+    assert booked[0].data == booked[1].data  # a ledger knows that these are the same records
 
 
 def test_several_devices_have_blocks_of_their_own_nodes():
