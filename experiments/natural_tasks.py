@@ -27,6 +27,8 @@ from jdfl.lab.drawing import COLOURS
 
 FACTORS, LEAST = 4, 50  # numbers of a film's vector, and ratings of a film
 EPSILON, DELTA = 8.0, 1e-4
+GRID = (0.03, 0.1, 0.3, 1.0)  # step sizes that are tried, whatever the records are
+PENALTY = 0.02  # of ratings, where a user has few
 SUMS = {"mean": "", "worst": "_worst", "tenth": "_tenth"}
 Task = tuple[Callable[[int], Any], Mapping[str, Any], dict[str, Any]]
 
@@ -65,7 +67,7 @@ def ratings(most: int | None) -> tuple[Task, str]:
             "user": jnp.asarray(0.1 * rng.standard_normal(FACTORS), jnp.float32),
         }
         split: dict[str, Any] = {"test_fraction": 0.2, "test_split": "nodes", "seed": seed, "shared": ("films",)}
-        how = {"predict": predicted, "task": "regression", "name": "ratings"}
+        how: dict[str, Any] = {"predict": predicted, "task": "regression", "name": "ratings", "penalty": PENALTY}
         return jdfl.from_loss(loss, start, (item.astype(float), y), clients=users, **split, **how)
 
     methods = {
@@ -83,7 +85,7 @@ def linear(name: Any, most: int | None, methods: Mapping[str, Any], **how: Any) 
     few = np.isin(clients, [one for one, count in zip(*np.unique(clients, return_counts=True)) if count > 2])
 
     def problem(seed: int) -> Any:
-        split: dict[str, Any] = {"test_split": "nodes", "seed": seed, "public": ("standardise",)}
+        split: dict[str, Any] = {"test_split": "nodes", "seed": seed, "public": ("standardise", "tuning")}
         return jdfl.from_arrays(X[few], y[few], clients=clients[few], task="regression", name=name, **split)
 
     return (problem, methods, how), words
@@ -105,13 +107,13 @@ def tasks(quick: bool) -> dict[str, tuple[Task, str]]:
 def compared(task: Task, trials: int, quick: bool) -> Any:
     """The comparison of a task's methods on random regular graphs of degree 4."""
     problem, methods, how = task
-    m = problem(0).m
+    m, tried = problem(0).m, {name for one in methods.values() for name in one.tuned if name.startswith("lr")}
     return jdfl.compare(
         methods,
         problem,
         lambda seed: jdfl.network.k_regular(m, 4, seed=seed),
         trials=trials,
-        tuning=None if quick else jdfl.Tuning(),
+        tuning=None if quick else jdfl.Tuning(grids=dict.fromkeys(tried, GRID), extend=1),
         every=how["steps"],
         measure="node_rmse",
         metrics=[f"node_rmse{end}" for end in SUMS.values()],
