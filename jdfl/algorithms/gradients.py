@@ -25,7 +25,7 @@ from jdfl.privacy.clipping import Clip, clipped, factor, stretch
 from jdfl.privacy.guarantee import NO_NOISE, Guarantee, Sampling
 from jdfl.privacy.mechanisms import Gaussian, Mechanism, check_mechanism, event_of, is_exact
 from jdfl.problems import Problem
-from jdfl.problems.base import drawn_once
+from jdfl.problems.base import drawn, drawn_once
 
 Sampler = Literal["replacement", "subset", "poisson", "epochs", "in order"]
 NOISE = Stream("gradients.noise", "private")
@@ -490,12 +490,9 @@ def sample(round: Round, sampling: Sampler, batch: int) -> tuple[Any, Array, Arr
     if problem.blocks is None:
         draw = problem.subset if sampling == "subset" else problem.minibatch
         data, weight = jax.vmap(draw, (0, 0, 0, None))(keys, data, weight, batch)
-    elif sampling == "subset":
-        place = problem.each(lambda key, weight: drawn_once(key, weight, batch), keys, problem.cut(weight))
-        data, weight = problem.some(place), jnp.take_along_axis(weight, place, axis=1)
-    else:  # examples come before padding
-        sizes = problem.sizes
-        place = jax.vmap(lambda key, size: jax.random.randint(key, (batch,), 0, size, jnp.int32))(keys, sizes)
+    else:
+        chosen = drawn_once if sampling == "subset" else drawn
+        place = problem.each(lambda key, weight: chosen(key, weight, batch), keys, problem.cut(weight))
         data, weight = problem.some(place), jnp.take_along_axis(weight, place, axis=1)
     return data, weight, jnp.sum(weight, axis=1) if sampling == "replacement" else total * share
 

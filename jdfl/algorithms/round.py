@@ -32,7 +32,7 @@ from jdfl.privacy.flow import Booking
 from jdfl.privacy.guarantee import Guarantee
 from jdfl.privacy.mechanisms import Gaussian, Laplace, Mechanism
 from jdfl.problems import Problem
-from jdfl.problems.ragged import whole
+from jdfl.problems.ragged import first_parts
 from jdfl.robust.attacks import Lies
 from jdfl.robust.rule import Aimed, Rule, Weighted
 
@@ -836,7 +836,8 @@ class Round:
             self.problem.nodes(rows),
             (*self.turns, None),
         )
-        data, weight = marking.rows((problem.data, problem.weight), whole((self.problem.data, self.problem.weight)))
+        every = first_parts(self.problem.data), self.problem.weight
+        data, weight = marking.rows((problem.data, problem.weight), every)
         problem = replace(problem, data=data, weight=weight)
         return replace(self, context=context, problem=problem, prepared=ready, trace=trace, rows=rows, turns=turns)
 

@@ -59,9 +59,11 @@ class Layout:
         place = np.minimum(np.arange(held), self.count - 1)
         if held == self.count:
             return tree
-        return rows.map(
-            lambda x: x if isinstance(x, processes.Portion) or x.shape[0] != self.count else jnp.asarray(x)[place], tree
-        )  # other rows are dealt out
+
+        def wide(x: Any) -> Any:  # a portion is placed as it is, and rows of another number have been dealt out
+            return x if isinstance(x, processes.Portion) or len(x) != self.count else jnp.asarray(x)[place]
+
+        return rows.map(wide, tree)
 
     def put(self, rows: Rows, tree: Any) -> Any:
         """The tree's arrays on the devices: each device has its own of the rows [D m, ...], and everything else."""

@@ -34,7 +34,7 @@ from jdfl.privacy.ledger import compact, total_epsilon
 from jdfl.privacy.report import KEYS
 from jdfl.problems import Problem
 
-_DATA = ("problem.data", "problem.weight", "problem.blocks")  # settings that are about the records
+_DATA = ("problem.data", "problem.weight")  # settings that are about the records
 _FARTHEST = 40.0  # from where the search for a multiplier begins, in logarithms
 _PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an algorithm may have its noise
 

@@ -41,18 +41,22 @@ def classifies(problem: Problem) -> bool:
     return type(problem).scores is not Problem.scores
 
 
+def average(w: Array) -> Array:
+    """The mean xbar [n] of the nodes' parameters w [m, n]."""
+    return nodes.mean(w)
+
+
+def personal(w: Array, problem: Problem) -> Array:
+    """Every node's parameters [m, n] with the shared ones replaced by their mean over the nodes."""
+    mean = jnp.broadcast_to(average(w)[None], w.shape)
+    return jnp.where(jnp.arange(problem.n)[None] < problem.n_shared, mean, w)
+
+
 def of_models(measure: Callable[[Array], Array], w: Array, problem: Problem) -> Array:
     """`measure` [] of the model that is evaluated: of the mean of the parameters, or its mean over personal models."""
-    mean = nodes.mean(w)
     if not problem.personal:
-        return measure(mean)
-    return nodes.mean(problem.each(measure, _models(w, problem)))
-
-
-def _models(w: Array, problem: Problem) -> Array:
-    """The parameters [m, n] that the nodes are evaluated with."""
-    mean = jnp.broadcast_to(nodes.mean(w)[None], w.shape)
-    return jnp.where(jnp.arange(problem.n)[None] < problem.n_shared, mean, w)
+        return measure(average(w))
+    return nodes.mean(problem.each(measure, personal(w, problem)))
 
 
 def rmse(w: Array, problem: Problem) -> Array:
@@ -134,7 +138,7 @@ def node_values(measure: str, w: Array, problem: Problem) -> tuple[Array, Array]
         mean = jnp.dot(found.astype(w.dtype), weight, precision=HIGHEST) / jnp.sum(weight)
         return jnp.sqrt(mean) if measure == "rmse" else mean
 
-    return test.each(one, _models(w, problem), *test.weighted_data), jnp.sum(test.weight, axis=1)
+    return test.each(one, personal(w, problem), *test.weighted_data), jnp.sum(test.weight, axis=1)
 
 
 @checked

@@ -26,23 +26,12 @@ from jdfl.arrays.ops import HIGHEST
 from jdfl.base import checks
 from jdfl.devices import nodes
 from jdfl.engine import measures
-from jdfl.engine.measures import classifies
+from jdfl.engine.measures import average, classifies, personal
 from jdfl.problems import Problem
 from jdfl.problems.yardsticks import solvable, solved
 
 Metric = Callable[[Array, Problem], Array]
 P = TypeVar("P", bound=Problem)
-
-
-def average(w: Array) -> Array:
-    """The mean xbar [n] of the nodes' parameters w [m, n]."""
-    return nodes.mean(w)
-
-
-def personal(w: Array, problem: Problem) -> Array:
-    """Every node's parameters [m, n] with the shared ones replaced by their mean over the nodes."""
-    mean = jnp.broadcast_to(average(w)[None], w.shape)
-    return jnp.where(jnp.arange(problem.n)[None] < problem.n_shared, mean, w)
 
 
 def of_each(measure: Callable[[Array], Array], w: Array, problem: Problem) -> Array:

@@ -24,7 +24,7 @@ from jdfl.codecs import transmit
 from jdfl.events.timeline import Events
 from jdfl.network import Graph
 from jdfl.problems import Problem
-from jdfl.problems.ragged import whole
+from jdfl.problems.ragged import first_parts
 
 _BLOCK = 2**17  # events that are counted at a time; one for every node, if there are more nodes
 
@@ -205,7 +205,7 @@ class Event:
         place = turn * (self.row.shape[1] + 1) + (0 if column is None else column + 1)
         given: Any = {"context": self.instant, "problem": self.problem.nodes(node), "prepared": ready}
         data, weight = marking.rows(
-            (given["problem"].data, given["problem"].weight), whole((self.problem.data, self.problem.weight))
+            (given["problem"].data, given["problem"].weight), (first_parts(self.problem.data), self.problem.weight)
         )
         given["problem"] = replace(given["problem"], data=data, weight=weight)
         return Round(**given, trace=trace, rows=node, local_step=place, altered=self.altered)

@@ -259,8 +259,7 @@ def timed(
     Args:
         base: The network whose nodes and messages take time.
         compute: Seconds per gradient, redrawn in each round.
-        latency: Seconds per message on top of its transmission time, redrawn in each round; `Topology.latency` has
-            one for every link.
+        latency: Seconds per message on top of its transmission time, redrawn in each round.
         bandwidth: Bits per second per message, above 0; None: transmission takes no time.
         slowness ([m]): Factor on each node's compute times, drawn once for all rounds from a distribution, or all
             factors themselves, above 0, in the order of the nodes or by their names; None: all nodes are equal.

@@ -185,7 +185,10 @@ class Problem(Described):
         return self.blocks.each(lambda take, *rows: jax.vmap(take)(*rows), self.take, (self.data, chosen))
 
     def padded(self) -> Self:
-        """The same problem with data of arrays [m, q, ...], padded with zeros, for code that reads them."""
+        """The same problem with data of arrays [m, q, ...], for code that reads them.
+
+        Padding, of weight 0, repeats a node's first example where the data are `Ragged`.
+        """
         own = None if self.own_test is None else self.own_test.padded()
         if self.blocks is None:
             return self if own is self.own_test else replace(self, own_test=own)
@@ -216,7 +219,7 @@ class Problem(Described):
         blocks, *_ = blocks_of(np.maximum(sizes, 1)[None], numbers) or [None]
 
         def rows(leaf: Any) -> Any:
-            return jax.device_put(stored([np.asarray(leaf)[one] for one in index], leaf.dtype, blocks))
+            return jax.device_put(stored([np.asarray(leaf)[one] for one in index], leaf.dtype, blocks, repeat=True))
 
         weight = jnp.asarray(np.arange(max(1, sizes.max())) < sizes[:, None], self.dtype)
         data, blocks = jax.tree.map(rows, self.test), jax.device_put(blocks)
@@ -299,6 +302,12 @@ class Problem(Described):
         ValueError names the leaf, the node, the example and the entry. `check_problem`, and so every run, calls it.
         """
         m, q = self.weight.shape
+        for nodes, width in [] if self.blocks is None else zip(self.blocks.nodes, self.blocks.widths):
+            if np.any(np.asarray(self.weight)[np.asarray(nodes), width:] > 0):
+                raise ValueError(
+                    f"Expected weight 0 beyond the {width} examples that are stored of a node, got others. Replace the "
+                    "weight of problem.padded() instead."
+                )
         leaves = jax.tree_util.tree_leaves_with_path(self.data, is_leaf=is_ragged)
         if not leaves:
             raise ValueError("Expected data with at least one array, got none.")

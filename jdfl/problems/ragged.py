@@ -62,7 +62,7 @@ def any_ragged(tree: Any) -> bool:
     return any(map(is_ragged, jax.tree.leaves(tree, is_leaf=is_ragged)))
 
 
-def whole(tree: Any) -> Any:
+def first_parts(tree: Any) -> Any:
     """The tree with one array in place of every `Ragged`, for marks about all of its records."""
     return jax.tree.map(lambda leaf: leaf.parts[0] if is_ragged(leaf) else leaf, tree, is_leaf=is_ragged)
 
@@ -126,20 +126,19 @@ class Blocks:
         return Ragged(tuple(_at(x[:, :width], nodes) for nodes, width in zip(self.nodes, self.widths)))
 
     def padded(self, x: Ragged) -> Array:
-        """The array [m, q, ...] with zeros as padding."""
-        return self._padded(x.parts)
+        """The array [m, q, ...], in which copies of a node's first example are the padding."""
+        return _at(jnp.concatenate([_longer(jnp.asarray(part), x.shape[1], 1) for part in x.parts]), self.place)
 
     def rows(self, x: Ragged, i: Array | np.ndarray | int) -> Array:
-        """The rows [..., q, ...] of the nodes i [...], with zeros as padding; ids out of range are clipped."""
+        """The rows [..., q, ...] of the nodes i [...], padded as in `padded`; ids out of range are clipped."""
         place: Any = jnp.asarray(self.place)[i]
         first, found = 0, jnp.zeros((*place.shape, *x.shape[1:]), x.dtype)
         for part in x.parts:
-            count, width = part.shape[:2]
+            count = part.shape[0]
             inside = (place >= first) & (place < first + count)
-            row = jnp.asarray(part)[jnp.clip(place - first, 0, count - 1)]
-            at = (*[slice(None)] * place.ndim, slice(0, width))
-            here = inside.reshape(*place.shape, *[1] * (row.ndim - place.ndim))
-            found, first = found.at[at].set(jnp.where(here, row, found[at])), first + count
+            row = _longer(jnp.asarray(part)[jnp.clip(place - first, 0, count - 1)], x.shape[1], place.ndim)
+            found = jnp.where(inside.reshape(*place.shape, *[1] * (row.ndim - place.ndim)), row, found)
+            first += count
         return found
 
     def host_rows(self, x: Ragged) -> Iterator[np.ndarray]:
@@ -154,6 +153,12 @@ class Blocks:
             q = max(part.shape[1] for part in parts)
             parts = [jnp.pad(part, [(0, 0), (0, q - part.shape[1]), *[(0, 0)] * (part.ndim - 2)]) for part in parts]
         return _at(jnp.concatenate(parts), self.place)
+
+
+def _longer(x: Array, q: int, axis: int) -> Array:
+    """An array with q entries along an axis: copies of the first one follow, whose loss is finite."""
+    first = lax.slice_in_dim(x, 0, 1, axis=axis)
+    return jnp.concatenate([x, jnp.repeat(first, q - x.shape[axis], axis=axis)], axis=axis)
 
 
 def _at(x: Any, rows: Any) -> Any:

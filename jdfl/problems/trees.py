@@ -210,9 +210,7 @@ def _padded(trees: list[Any], weights: list[np.ndarray], kind: np.dtype) -> tupl
     """Trees of nodes as one: padding repeats a node's first example, whose loss is finite."""
     _check_total(weights)
     numbers = sum(int(np.prod(leaf.shape[1:])) for leaf in jax.tree.leaves(trees[0]))
-    counted = all((own > 0).all() for own in weights)  # in blocks, batches are drawn from all examples of a node
-    sizes = np.array([[len(own) for own in weights]])
-    blocks, *_ = (blocks_of(sizes, numbers) if counted else None) or [None]
+    blocks, *_ = blocks_of(np.array([[len(own) for own in weights]]), numbers) or [None]
     tree = jax.tree.map(lambda *leaves: stored(leaves, leaves[0].dtype, blocks, repeat=True), *trees)
     return tree, stored(weights, kind, None), blocks
 

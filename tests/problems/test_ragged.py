@@ -77,13 +77,13 @@ def test_batches_in_blocks_are_the_same_examples(row, sampling):
 @pytest.mark.parametrize("padded", [False, True])
 def test_every_example_is_drawn_as_often_as_its_rate_says(sampling, padded):
     problem, times = uneven().padded() if padded else uneven(), 4000
-    features = problem.padded().data[0][:, :, 0]
+    features = jnp.where(problem.weight > 0, problem.padded().data[0][:, :, 0], jnp.nan)
 
     def drawn(key: Any) -> Any:
         here: Any = SimpleNamespace(problem=problem, local_step=0, keys=lambda *_: jax.random.split(key, M))
         data, weight, _ = sample(here, sampling, 2)
         if sampling == "poisson":
-            return (weight if padded else problem.blocks.padded(weight)) > 0
+            return (problem.weight > 0) & ((weight if padded else problem.blocks.padded(weight)) > 0)
         return (data[0][:, :, None, 0] == features[:, None]).sum(axis=1)
 
     found = jax.jit(jax.vmap(drawn))(jax.random.split(jax.random.key(7), times)).astype(float).mean(axis=0)
@@ -175,6 +175,44 @@ def test_trials_with_other_sizes_are_lanes_of_one_program(compilations):
         alone = jdfl.run(algorithm, trial.problem, trial.network, steps=6, every=6, key=trial.key)
         np.testing.assert_allclose(run.params, alone.params, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(run.final["objective"], alone.final["objective"], rtol=1e-4)
+
+
+def test_padding_is_finite_where_zeros_are_not():
+    rng = np.random.default_rng(0)
+    positive = [np.exp(rng.standard_normal((size, 1))).astype(np.float32) for size in SIZES]
+    problem = jdfl.from_loss(
+        lambda w, x: jnp.square(jnp.log(x[0]) - w[0]), jnp.zeros(1), positive, test=1.01 * np.concatenate(positive)
+    ).with_own_test(np.repeat(np.arange(M), SIZES))
+    given: Any = {"steps": 5, "key": 1, "metrics": ["objective", "node_loss"]}
+    for method in (jdfl.DPSGD(lr=0.1), jdfl.DOADP(lr=0.1), jdfl.events.ADPSGD(lr=0.1)):
+        net = jdfl.network.ring(M)
+        net = jdfl.network.timed(net) if method.asynchronous else net
+        here, there = (jdfl.run(method, one, net, **given) for one in (problem, problem.padded()))
+        np.testing.assert_allclose(here.params, there.params, rtol=1e-4, atol=1e-5)
+        assert np.isfinite(here.final["node_loss"])
+        np.testing.assert_allclose(here.final["node_loss"], there.final["node_loss"], rtol=1e-4)
+
+
+def test_weights_decide_what_is_drawn_and_liars_flip_their_labels():
+    problem = uneven()
+    weight = problem.weight.at[:, 0].set(0)  # no node's first example counts
+    less, times = replace(problem, weight=weight), 200
+    for sampling in ("replacement", "subset"):
+        keys = jax.random.split(jax.random.key(0), (times, M))
+        drawn = [_drawn(less, sampling, key)[0] for key in keys[:20]]
+        assert all((one > 0).all() for one in drawn)
+    with pytest.raises(ValueError, match="padded"):
+        jdfl.run(jdfl.DPSGD(), replace(problem, weight=jnp.ones_like(weight)), jdfl.network.ring(M), steps=1)
+    attacked = jdfl.attacked(jdfl.RobustDSGD(lr=0.1, rule=jdfl.robust.TrimmedMean(b=1)), jdfl.robust.LabelFlip(), [0])
+    net = jdfl.network.complete(M)
+    here, there = (jdfl.run(attacked, one, net, steps=4, key=1) for one in (problem, problem.padded()))
+    np.testing.assert_allclose(here.params, there.params, rtol=1e-4, atol=1e-5)
+
+
+def _drawn(problem: Any, sampling: Any, keys: Any) -> Any:
+    here: Any = SimpleNamespace(problem=problem, local_step=0, keys=lambda *_: keys)
+    data, weight, _ = sample(here, sampling, 2)
+    return weight, data
 
 
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=60), st.integers(1, 50), st.integers(1, 3))
