@@ -104,34 +104,34 @@ def tasks(quick: bool) -> dict[str, tuple[Task, str]]:
     }
 
 
-def compared(task: Task, trials: int, quick: bool) -> Any:
-    """The comparison of a task's methods on random regular graphs of degree 4."""
+def compared(task: Task, trials: int, quick: bool) -> jdfl.Experiment:
+    """A task's methods on random regular graphs of degree 4."""
     problem, methods, how = task
     m, tried = problem(0).m, {name for one in methods.values() for name in one.tuned if name.startswith("lr")}
-    return jdfl.compare(
-        methods,
-        problem,
-        lambda seed: jdfl.network.k_regular(m, 4, seed=seed),
+    return jdfl.Experiment(
+        methods=methods,
+        problem=problem,
+        network=lambda seed: jdfl.network.k_regular(m, 4, seed=seed),
         trials=trials,
         tuning=None if quick else jdfl.Tuning(grids=dict.fromkeys(tried, GRID), extend=1),
         every=how["steps"],
         measure="node_rmse",
         metrics=[f"node_rmse{end}" for end in SUMS.values()],
         budget=None if quick else {"round": how["steps"]},
-        progress=False,
         **how,
     )
 
 
 def drawn(found: Mapping[str, Any], problems: Mapping[str, Any]) -> Figure:
     """The error of every node, in sorted order, of the first trial of each method."""
-    figure = Figure(figsize=(7, 2.4), layout="constrained")
+    figure = Figure(figsize=(7, 2.6), layout="constrained")
     for ax, (title, comparison) in zip(figure.subplots(1, len(found)), found.items()):
         for (label, runs), colour, dash in zip(comparison.results.items(), COLOURS, ("-", "--", ":")):
-            values = np.sort(jdfl.per_node(runs[0], problems[title](0), "rmse").dropna())
+            values = np.sort(jdfl.per_node(runs[0], problems[title], "rmse").dropna())
             ax.plot(np.linspace(0, 1, len(values)), values, dash, color=colour, label=label)
-        ax.set(title=title, xlabel="share of nodes", ylabel="RMSE of a node" if title == "ratings" else None)
-        ax.legend()
+        ax.set(title=title, xlabel="share of nodes", ylim=(0, 1.7 * np.quantile(values, 0.95)))
+        ax.legend(fontsize="x-small", loc="upper left")
+    figure.supylabel("RMSE of a node (few are beyond)", fontsize="small")
     return figure
 
 
@@ -140,14 +140,16 @@ def main(chosen: Options) -> Made:
     """All tables, and the figure of the first trial."""
     made, found, problems = dict[str, list[Row]](), dict[str, Any](), dict[str, Any]()
     for title, (task, words) in tasks(chosen.quick).items():
-        comparison = compared(task, chosen.seeds, chosen.quick)
-        found[title], problems[title] = comparison, task[0]
+        plan = compared(task, chosen.seeds, chosen.quick)
+        comparison = found[title] = plan.run(progress=False)
+        problems[title] = plan.trial(0).problem
         rows: list[Row] = []
         for label, runs in comparison.results.items():
             for column, end in SUMS.items():
                 values = np.array([run.final[f"node_rmse{end}"] for run in runs])
                 rows.append(Row(label, column, None, values.mean(), values.std(ddof=1), len(runs)))
-        made[f"{title}{words}: RMSE of nodes on their own test examples"] = rows
+        spent = [f"; {label}: epsilon {one.epsilon:.3g} for a {one.unit}" for label, one in comparison.privacy.items()]
+        made[f"{title}{words}: RMSE of nodes on their own test examples{''.join(spent)}"] = rows
     return Made(made, drawn(found, problems))
 
 

@@ -91,6 +91,13 @@ def test_nodes_are_judged_on_their_own_examples(task, split, method):
         np.testing.assert_allclose(each, found[one], rtol=2e-5, atol=1e-6)
 
 
+def test_nodes_are_judged_on_the_problem_of_the_run_alone():
+    problem = learned("regression", "last")
+    run = jdfl.run(jdfl.LocalOnly(lr=0.1), problem, jdfl.network.ring(M), steps=9, key=1)
+    with pytest.raises(ValueError, match=r"trial\(key\)"):
+        jdfl.per_node(run, learned("regression", "nodes"), "rmse")
+
+
 @pytest.mark.parametrize("split", ["nodes", "last"])
 def test_every_example_is_trained_on_or_tested_by_its_own_node(split):
     X, _, clients = data()

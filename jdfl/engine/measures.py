@@ -157,7 +157,8 @@ def per_node(result: Any, problem: Problem, measure: Measure = "accuracy") -> pd
         The values [m], with the nodes' names or numbers as index; NaN for nodes without test examples.
 
     Raises:
-        ValueError: For a problem without test examples of nodes, of another size, or that the measure does not fit.
+        ValueError: For a problem without test examples of nodes, of another size, or that the measure does not fit; and
+            for another one than that of the run, where the run has recorded the mean of the measure.
     """
     if not hasattr(result, "params"):
         checks.refuse("the result of a run", "result", result, "Give what jdfl.run returns.")
@@ -168,6 +169,12 @@ def per_node(result: Any, problem: Problem, measure: Measure = "accuracy") -> pd
     if getattr(result.algorithm, "personal", "") == "models":
         problem = replace(problem, shared=0)
     found, _ = jax.jit(node_values, static_argnums=0)(measure, jnp.asarray(result.params), replace(problem, name=""))
+    recorded, mean = result.final.get(f"node_{measure}", np.nan), float(np.nanmean(np.asarray(found, np.float64)))
+    if np.isfinite(recorded) and not np.isclose(mean, recorded, rtol=1e-3, atol=1e-4):
+        raise ValueError(
+            f"Expected the problem of this run, whose node_{measure} was {recorded:.4g} at its end, got a problem on "
+            f"which it is {mean:.4g}. Each trial of an experiment has its own: experiment.trial(key).problem"
+        )
     names = range(problem.m) if problem.node_names is None else list(problem.node_names)
     return pd.Series(np.asarray(found, np.float64), index=pd.Index(names, name="node"), name=measure)
 
