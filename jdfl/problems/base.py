@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from jdfl.problems import about
 from jdfl.problems.about import About
 from jdfl.problems.ragged import Blocks, any_ragged, blocks_of, is_ragged, stored
 
+P = TypeVar("P", bound="Problem")
 # As in jdfl.privacy.DERIVED:
 PUBLIC = ("standardise", "holdout", "partition", "curvature", "start", "constants", "tuning", "stop")
 _SMALL = 2**16  # numbers that are looked at on the host, where nothing has to be compiled
@@ -208,24 +209,7 @@ class Problem(Described):
         """
         if self.test is None:
             raise ValueError("Expected a problem with a test set, got test = None. Give test or test_fraction.")
-        leaves = jax.tree.leaves(self.test)
-        if any(np.ndim(leaf) == 0 for leaf in leaves) or len({len(leaf) for leaf in leaves}) > 1:
-            raise ValueError("Expected test with arrays [N, ...], got sparse rows. Use toarray().")
-        place = self._numbers_of(nodes, len(leaves[0]))
-        order = np.argsort(place, kind="stable")
-        index = np.split(order, np.cumsum(np.bincount(place, minlength=self.m))[:-1])
-        sizes = np.array([len(one) for one in index])
-        numbers = sum(int(np.prod(leaf.shape[1:])) for leaf in leaves)
-        blocks, *_ = blocks_of(np.maximum(sizes, 1)[None], numbers) or [None]
-
-        def rows(leaf: Any) -> Any:
-            return jax.device_put(stored([np.asarray(leaf)[one] for one in index], leaf.dtype, blocks, repeat=True))
-
-        weight = jnp.asarray(np.arange(max(1, sizes.max())) < sizes[:, None], self.dtype)
-        data, blocks = jax.tree.map(rows, self.test), jax.device_put(blocks)
-        own = replace(self, data=data, weight=weight, blocks=blocks, curvature=jnp.zeros_like(weight[:, 0]))
-        none = dict.fromkeys(("test", "truth", "start", "optimum", "own_test"))
-        return replace(self, own_test=replace(own, name="", derived=(), public=(), about=About(), **none))
+        return with_tests_of(self, self._numbers_of(nodes, len(jax.tree.leaves(self.test)[-1])))
 
     def _numbers_of(self, nodes: Any, count: int) -> np.ndarray:
         """The numbers of nodes that are given by number or by name."""
@@ -488,6 +472,27 @@ class Problem(Described):
     def test_loss(self, w: Array, data: Any) -> Array:
         """The mean loss [] of the examples of `test` at w [n], without the regulariser; `data` as for `predict`."""
         return jnp.mean(self.losses(w, self.test))
+
+
+def with_tests_of(problem: P, place: np.ndarray) -> P:
+    """The problem with tests of nodes, where place [N] has the node's number of every example of `test`."""
+    order, leaves = np.argsort(place, kind="stable"), jax.tree.leaves(problem.test)
+    if any(np.shape(leaf)[:1] != place.shape for leaf in leaves):
+        raise ValueError(
+            "Expected a test set of arrays [N, ...] with one row per example, got others. Use toarray() for sparse rows."
+        )
+    index = np.split(order, np.cumsum(np.bincount(place, minlength=problem.m))[:-1])
+    sizes = np.array([len(one) for one in index])
+    blocks, *_ = blocks_of(np.maximum(sizes, 1)[None], sum(int(np.prod(leaf.shape[1:])) for leaf in leaves)) or [None]
+
+    def rows(leaf: Any) -> Any:
+        return jax.device_put(stored([np.asarray(leaf)[one] for one in index], leaf.dtype, blocks, repeat=True))
+
+    weight = jnp.asarray(np.arange(max(1, sizes.max())) < sizes[:, None], problem.dtype)
+    data, blocks = jax.tree.map(rows, problem.test), jax.device_put(blocks)
+    own = replace(problem, data=data, weight=weight, blocks=blocks, curvature=jnp.zeros_like(weight[:, 0]))
+    none = dict.fromkeys(("test", "truth", "start", "optimum", "own_test"))
+    return replace(problem, own_test=replace(own, name="", derived=(), public=(), about=About(), **none))
 
 
 def drawn(key: Array, weight: Array, size: int) -> Array:

@@ -17,6 +17,7 @@ from jdfl.base import checks, suggest
 from jdfl.base.names import Names, aligned, labelled, labels_of, names_of
 from jdfl.devices.processes import portion
 from jdfl.problems.about import About, named
+from jdfl.problems.base import with_tests_of
 from jdfl.problems.classify import (
     alike,
     check_share,
@@ -195,11 +196,7 @@ class Intake:
 
     def tested(self, problem: Any) -> Any:
         """The problem with the test examples of every node, if there are some."""
-        return (
-            problem
-            if self.own is None
-            else problem.replace(about=About()).with_own_test(self.own).replace(about=problem.about)
-        )
+        return problem if self.own is None else with_tests_of(problem, self.own)
 
     @property
     def classes(self) -> int:
