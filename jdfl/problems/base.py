@@ -479,7 +479,7 @@ def with_tests_of(problem: P, place: np.ndarray) -> P:
     order, leaves = np.argsort(place, kind="stable"), jax.tree.leaves(problem.test)
     if any(np.shape(leaf)[:1] != place.shape for leaf in leaves):
         raise ValueError(
-            "Expected a test set of arrays [N, ...] with one row per example, got others. Use toarray() for sparse rows."
+            "Expected a test set of arrays with a row for every example, got others. Use toarray() for sparse rows."
         )
     index = np.split(order, np.cumsum(np.bincount(place, minlength=problem.m))[:-1])
     sizes = np.array([len(one) for one in index])

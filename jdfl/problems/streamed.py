@@ -34,9 +34,9 @@ class Streamed(Problem):
         return False
 
     def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
-        blocked = self.blocks is not None and any_ragged(stacked)
-        if blocked and self._at_once(self.m, jax.tree.leaves(stacked)) == 1:
-            return self.blocks.one_by_one(function, stacked)
+        blocks = self.blocks
+        if blocks is not None and any_ragged(stacked) and self._at_once(self.m, jax.tree.leaves(stacked)) == 1:
+            return blocks.one_by_one(function, stacked)
         return super().each(function, *stacked)
 
     def _at_once(self, m: int, leaves: list[Any]) -> int:
